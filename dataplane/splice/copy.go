@@ -39,7 +39,7 @@ func (m *copyMover) move(j *job) {
 			}
 			return
 		}
-		w, e := sys.Send(j.to, m.buf[:n], 0)
+		w, e := sys.Write(j.to, m.buf[:n]) // not sendto: its filter rule looks at arguments, and costs
 		if e != 0 {
 			j.canWrite = false
 			if e != sys.EAGAIN {

@@ -49,9 +49,6 @@ func (t *TCP) setWindow(i flow.Index, win uint32) {
 	case win > 0 && c.has(zeroWindow):
 		c.flags &^= zeroWindow
 		c.tries, c.due = 0, 0
-		c.flags |= readable
-	case win > c.sndWnd:
-		c.flags |= readable // perhaps more than fitted before
 	}
 	if c.has(zeroWindow) {
 		c.progress = t.env.NowMs // the guest lives
@@ -107,7 +104,6 @@ func (t *TCP) advance(i flow.Index, ack uint32) bool {
 		c.due = t.env.NowMs + t.rto(c)
 		t.arm(i)
 	}
-	c.flags |= readable
 	return true
 }
 
@@ -164,7 +160,15 @@ func (t *TCP) toGuest(i flow.Index) {
 			t.endOfData(i)
 			return
 		}
+		asked := 0
+		for s := range segs {
+			asked += len(segs[s].Buf)
+		}
 		if !t.send(i, segs, n) {
+			return
+		}
+		if n < asked && !c.has(rdHup) && c.sndNxt == c.sndMax {
+			c.flags &^= readable // a short read empties the queue (epoll(7)): what comes later is a new event
 			return
 		}
 	}

@@ -47,7 +47,7 @@ func look(o *Options) (*Host, error) {
 		return nil, errorf("read addresses and routes of the host: %w", err)
 	}
 	switch {
-	case h.V6 != nil:
+	case h.V6 != nil && (h.V6.HasDefault || !h.V6.Addr.IsZero()):
 		h.DefaultV6 = h.V6.HasDefault
 	case c.V6 && c.Interface6 != "":
 		// The named interface has no IPv6; another one may carry the host's default route.

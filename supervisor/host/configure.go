@@ -31,13 +31,16 @@ type FamilyConfig struct {
 // minMTU6 is the least MTU that IPv6 runs on (RFC 8200 s.5); below it the kernel takes IPv6 off the interface.
 const minMTU6 = 1280
 
-// LoopbackUp brings lo up.
+// LoopbackUp brings lo up. One that is up needs no right over the namespace.
 func LoopbackUp() error {
 	n, err := priv.DialRoute()
 	if err != nil {
 		return err
 	}
 	defer n.Close()
+	if l, err := linkByIndex(n, loopback); err == nil && l.up {
+		return nil
+	}
 	if err := n.Do(newLink, 0, linkUp(loopback, 0)); err != nil {
 		return fmt.Errorf("bring lo up: %w", err)
 	}

@@ -145,12 +145,14 @@ func (c *candidates) add(routes []Route, i int, better bool) {
 // take keeps the routes with a hop over the template and gives the preferred source of the default route.
 func (t *Template) take(routes []Route) (src wire.Addr) {
 	metric := uint32(0)
-	for _, r := range routes {
+	t.Routes = make([]Route, 0, len(routes))
+	for i := range routes {
+		r := &routes[i]
 		_, gw, ok := r.through(t.IfIndex)
 		if !ok {
 			continue
 		}
-		t.Routes = append(t.Routes, r)
+		t.Routes = append(t.Routes, *r)
 		if r.Prefix != 0 {
 			continue
 		}

@@ -29,6 +29,7 @@ type netIf struct {
 	mac        wire.MAC // zero: not an Ethernet device
 	genMode    byte     // IPv6 link-local generation, IN6_ADDR_GEN_MODE_*
 	inet6      bool     // has IPv6 at all
+	up         bool
 }
 
 func linkBody(index int) []byte {
@@ -83,7 +84,7 @@ func parseLink(b []byte) (netIf, bool) {
 	if len(b) < sizeLink {
 		return netIf{}, false
 	}
-	l := netIf{index: int(ne.Uint32(b[4:]))}
+	l := netIf{index: int(ne.Uint32(b[4:])), up: ne.Uint32(b[8:])&iffUp != 0}
 	attrs(b[sizeLink:], func(a attr) {
 		switch {
 		case a.kind == iflaIfname:

@@ -24,6 +24,7 @@ const (
 	rtaDst, rtaIIF, rtaOIF, rtaGateway, rtaPriority   = 1, 3, 4, 5, 6
 	rtaPrefSrc, rtaMultipath, rtaCacheinfo, rtaTable  = 7, 9, 12, 15
 	rtaVia, rtaExpires, rtaPad, rtaNHID               = 18, 23, 24, 30
+	rtaFlow, rtaEncapType, rtaEncap                   = 11, 21, 22
 	tableMain                                         = 254
 	unicast                                           = 1
 	protoKernel, protoBoot                            = 2, 3

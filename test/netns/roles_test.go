@@ -266,7 +266,7 @@ func listen(addr string, f func(*net.TCPConn) error) error {
 func roleEcho(a []string) error {
 	return listen(a[0], func(c *net.TCPConn) error {
 		fmt.Println("peer", c.RemoteAddr(), "at", c.LocalAddr())
-		_, err := io.Copy(c, c)
+		_, err := io.Copy(c, struct{ io.Reader }{c})
 		return err
 	})
 }
