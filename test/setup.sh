@@ -22,6 +22,16 @@ if ! command -v go >/dev/null 2>&1; then
 	missing="$missing golang-go"
 fi
 
+# The tap needs /dev/net/tun, open to everybody as udev makes it.
+if [ "$(id -u)" = 0 ]; then
+	[ -c /dev/net/tun ] || modprobe tun 2>/dev/null || echo "setup: no /dev/net/tun here: pasta cannot make its tap" >&2
+	if [ -c /dev/net/tun ] && [ "$(stat -c %a /dev/net/tun)" != 666 ]; then
+		chmod 0666 /dev/net/tun && echo "setup: /dev/net/tun opened to ordinary users, as udev does it"
+	fi
+elif [ ! -w /dev/net/tun ]; then
+	echo "setup: /dev/net/tun is not writable for this user: pasta cannot make its tap (as root: chmod 0666 /dev/net/tun)" >&2
+fi
+
 if [ -z "$missing" ]; then
 	exit 0
 fi

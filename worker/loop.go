@@ -3,12 +3,18 @@
 package worker
 
 import (
+	"fmt"
+
 	"passt/dataplane"
 	"passt/dataplane/flow"
 	"passt/dataplane/fwd"
+	"passt/dataplane/wire"
 	"passt/internal/sys"
 	"passt/ipc"
 )
+
+// brokerSpinNs is how long the loop polls for the answer to a request before it sleeps.
+const brokerSpinNs = 60_000
 
 // loop runs until the supervisor is gone or the link ends.
 func (w *Worker) loop() {
@@ -17,6 +23,9 @@ func (w *Worker) loop() {
 	w.fromBroker(&w.host)
 	w.fromBroker(&w.ns)
 	for w.done == nil && !w.host.gone {
+		if w.inFlight > 0 {
+			wait.SpinNs = brokerSpinNs
+		}
 		n, now, e := wait.Wait(w.events[:], w.timeout())
 		if e != 0 {
 			w.done = e
@@ -29,6 +38,7 @@ func (w *Worker) loop() {
 		}
 		w.plane.EndTurn()
 		w.ask()
+		w.report()
 	}
 }
 
@@ -41,6 +51,25 @@ func (w *Worker) timeout() int {
 		return int(min(max(at-w.env.NowMs, 0), 1<<30))
 	}
 	return -1
+}
+
+// report says what a user should know and no packet may say: once that the capture ended, and at debug level once a
+// minute, while there is traffic, what was dropped since.
+func (w *Worker) report() {
+	if c := w.tap.Capture; c != nil && c.Err != 0 && !w.captureEnded {
+		w.captureEnded = true
+		w.log(dataplane.LevelError, "capture ended, traffic goes on: write: "+c.Err.Error())
+	}
+	if w.logLevel < dataplane.LevelDebug || w.env.NowMs-w.dropsAt < 60_000 {
+		return
+	}
+	w.dropsAt = w.env.NowMs
+	for d, n := range w.env.Drops {
+		if n != w.drops[d] {
+			w.log(dataplane.LevelDebug, fmt.Sprintf("dropped: %s: %d", wire.Drop(d), n-w.drops[d]))
+		}
+	}
+	w.drops = w.env.Drops
 }
 
 func (w *Worker) dispatch(ev *sys.PollEvent) {
@@ -123,8 +152,10 @@ func (w *Worker) send(p *peer) {
 			break
 		}
 		at += took
+		w.inFlight += took
 	}
 	if p.gone {
+		w.inFlight = 0
 		for ; at < p.n; at++ {
 			w.fail(&p.held[at])
 		}

@@ -30,18 +30,22 @@ const heldMax = 8192
 
 // Worker is the state of the process.
 type Worker struct {
-	ep       sys.FD
-	host, ns peer
-	boot     *ipc.Boot
-	plane    *dataplane.Plane
-	env      *flow.Env
-	tap      *link.Tap // made before the lock-down, attached when it is granted
-	msg      ipc.Message
-	events   [128]sys.PollEvent
-	logLost  int
-	logLevel int
-	done     error // why the loop ends
-	listener sys.FD
+	ep           sys.FD
+	host, ns     peer
+	boot         *ipc.Boot
+	plane        *dataplane.Plane
+	env          *flow.Env
+	tap          *link.Tap // made before the lock-down, attached when it is granted
+	msg          ipc.Message
+	events       [128]sys.PollEvent
+	logLost      int
+	logLevel     int
+	done         error         // why the loop ends
+	inFlight     int           // requests that a broker has not answered yet
+	drops        wire.Counters // as last reported
+	dropsAt      int64         // ms of that report
+	captureEnded bool
+	listener     sys.FD
 }
 
 // Run is the life of the worker. host and ns are the channels to the supervisor and (pasta) to the agent, NoFD: none.
@@ -223,6 +227,7 @@ func (w *Worker) message(p *peer, m *ipc.Message) {
 
 // reply hands one answer on and tells how many descriptors it used.
 func (w *Worker) reply(rec []byte, fds []sys.FD) int {
+	w.inFlight = max(w.inFlight-1, 0)
 	var r ipc.Reply
 	r.Parse(rec)
 	o := flow.Opened{Flow: flow.Index(r.Flow), Slot: r.Slot, Errno: sys.Errno(r.Errno), FD: sys.NoFD, FD2: sys.NoFD,

@@ -9,327 +9,199 @@ import (
 	"passt/internal/sys"
 )
 
-// FromGuest handles consecutive segments of one connection.
+// FromGuest handles consecutive segments of one 4-tuple. Their payload is valid until it returns.
 func (t *TCP) FromGuest(run []wire.Packet) {
 	p := &run[0]
-	t.cur = flow.Side{Our: p.Dst, Ep: p.Src, OurPort: p.DstPort, EpPort: p.SrcPort, Pif: fwd.PifTap}
-	i, _, ok := t.env.Table.Lookup(wire.ProtoTCP, &t.cur)
-	for !ok {
-		seg := wire.TCP(p.L4)
-		if seg.Flags()&(wire.SYN|wire.ACK|wire.RST|wire.FIN) == wire.SYN {
-			if i = t.connect(p, seg); i == flow.NoFlow {
-				return
-			}
-			ok = true
-		} else {
-			t.resetUnknown(p, seg)
-		}
-		if run = run[1:]; len(run) == 0 {
-			return
-		}
-		p = &run[0]
-	}
-	if t.env.Table.Rows[i].Kind == flow.KindTCP {
-		t.segments(i, run)
-	}
-}
-
-// connect begins a connection of the guest.
-func (t *TCP) connect(p *wire.Packet, seg wire.TCP) flow.Index {
-	e := t.env
-	if !p.Src.IsUnicast() || !p.Dst.IsUnicast() {
-		e.Drops.Add(wire.DropAddress)
-		return flow.NoFlow
-	}
-	if p.SrcPort == 0 || p.DstPort == 0 {
-		e.Drops.Add(wire.DropPort)
-		return flow.NoFlow
-	}
-	target, ok := e.Fwd.Outbound(fwd.ProtoTCP, &p.Dst, p.DstPort)
-	if !ok {
-		e.Drops.Add(wire.DropNoRule)
-		return flow.NoFlow
-	}
-	i := t.start(t.cur, flow.Side{Ep: target, EpPort: p.DstPort, Pif: fwd.PifHost}, true)
-	if i == flow.NoFlow {
-		return i
-	}
-	c := &t.conns[i]
-	c.state = next[StateClosed][EvSYN]
-	c.rcvNxt = seg.Seq() + 1
-	c.rcvAcked, c.rcvEdge = c.rcvNxt, c.rcvNxt
-	t.options(c, seg)
-	c.sndWnd = uint32(seg.Window())
-	q := flow.Request{Flow: i, Op: flow.OpTCP, Slot: 1, To: fwd.PifHost, Dst: p.Dst, DstPort: p.DstPort, MSS: c.mss}
-	if !e.Ask(&q) {
-		t.end(i)
-		return flow.NoFlow
-	}
-	return i
-}
-
-// options reads MSS and window scale of a SYN.
-func (t *TCP) options(c *conn, seg wire.TCP) {
-	mss, shift, hasShift := defaultMSS, 0, false
-	for b := seg.Options(); len(b) > 0; {
-		if b[0] == 0 {
-			break
-		}
-		if b[0] == 1 {
-			b = b[1:]
+	t.side = flow.Side{Our: p.Dst, Ep: p.Src, OurPort: p.DstPort, EpPort: p.SrcPort, Pif: fwd.PifTap}
+	for len(run) > 0 {
+		i, _, ok := t.env.Table.Lookup(wire.ProtoTCP, &t.side)
+		if ok {
+			run = run[t.segments(i, run):]
 			continue
 		}
-		if len(b) < 2 || b[1] < 2 || int(b[1]) > len(b) {
-			break
+		seg := wire.TCP(run[0].L4)
+		if seg.Flags()&(wire.SYN|wire.ACK|wire.RST|wire.FIN) == wire.SYN {
+			t.connect(&run[0], seg)
+		} else {
+			t.resetUnknown(&run[0], seg)
 		}
-		switch {
-		case b[0] == 2 && b[1] == 4:
-			mss = int(be.Uint16(b[2:]))
-		case b[0] == 3 && b[1] == 3:
-			shift, hasShift = min(int(b[2]), 14), true
-		}
-		b = b[b[1]:]
-	}
-	c.mss = uint16(max(minMSS, min(mss, 65535-wire.IP6Size-wire.TCPSize-4)))
-	if hasShift {
-		c.flags |= scaled
-		c.wsGuest = uint8(shift)
+		run = run[1:]
 	}
 }
 
-// segments handles a run on an existing connection.
-func (t *TCP) segments(i flow.Index, run []wire.Packet) {
+// segments handles a run on an existing connection, and tells how much of it: the rest when the flow ended is
+// for no or another connection.
+func (t *TCP) segments(i flow.Index, run []wire.Packet) int {
 	c := &t.conns[i]
 	c.lastGuest, c.lastAny = t.env.NowMs, t.env.NowMs
-	for len(run) > 0 && c.state != StateOpen {
-		seg := wire.TCP(run[0].L4)
-		if !t.handshake(i, seg) {
-			return
-		}
-		if c.state == StateOpen && len(seg.Payload()) == 0 && seg.Flags()&wire.FIN == 0 {
-			run = run[1:]
-			break
-		}
-		if c.state != StateOpen {
-			run = run[1:]
+	n := 0
+	for ; n < len(run) && c.state != StateOpen; n++ {
+		switch t.handshake(i, wire.TCP(run[n].L4)) {
+		case shakeGone:
+			return n + 1
+		case shakeData:
+			n-- // the same segment again, as data
 		}
 	}
-	if len(run) > 0 && !t.stream(i, run) {
-		return
+	if n < len(run) {
+		k, live := t.stream(i, run[n:])
+		if n += k; !live {
+			return n
+		}
 	}
 	if c.state == StateOpen && (c.has(readable) || c.sndNxt != c.sndMax) {
 		t.toGuest(i)
 	}
+	return n
 }
 
-// handshake handles one segment before the connection is open; false when the flow is gone.
-func (t *TCP) handshake(i flow.Index, seg wire.TCP) bool {
-	c := &t.conns[i]
-	f := seg.Flags()
-	switch c.state {
-	case StateConnecting:
-		switch {
-		case f&wire.RST != 0:
-			if seg.Seq() == c.rcvNxt {
-				t.resetHost(i)
-				return false
-			}
-		case f&wire.ACK != 0:
-			t.abort(i) // nothing of ours could be acknowledged
-			return false
-		}
-		return true // a repeated SYN: the host's socket still connects
-	case StateSynAckSent:
-		return t.completes(i, seg)
-	}
-	return t.answered(i, seg)
-}
+// What one segment was.
+const (
+	segDone  = iota // nothing for the socket
+	segTaken        // advanced rcvNxt
+	segHole         // begins beyond rcvNxt
+	segReset        // the guest's reset
+)
 
-// completes handles the guest's answer to our SYN,ACK.
-func (t *TCP) completes(i flow.Index, seg wire.TCP) bool {
+// stream handles segments of an open connection: how many, and whether the flow still lives.
+func (t *TCP) stream(i flow.Index, run []wire.Packet) (int, bool) {
 	c := &t.conns[i]
-	f := seg.Flags()
-	switch {
-	case f&wire.RST != 0:
-		if seg.Seq() == c.rcvNxt {
-			t.resetHost(i)
-			return false
-		}
-		return true
-	case f&wire.SYN != 0:
-		return true // the guest repeats its SYN: ours is on its way again by the timer
-	case f&wire.ACK == 0 || seg.Ack() != c.iss+1:
-		t.resetUnacceptable(i, seg)
-		return false
-	}
-	c.state = next[c.state][EvACK]
-	c.sndWnd = uint32(seg.Window()) << c.wsGuest
-	t.open(i)
-	return true
-}
-
-// answered handles the guest's answer to our SYN.
-func (t *TCP) answered(i flow.Index, seg wire.TCP) bool {
-	c := &t.conns[i]
-	f := seg.Flags()
-	switch {
-	case f&wire.RST != 0:
-		if f&wire.ACK != 0 && seg.Ack() == c.iss+1 {
-			t.resetHost(i)
-			return false
-		}
-		return true
-	case f&(wire.SYN|wire.ACK|wire.FIN) != wire.SYN|wire.ACK || seg.Ack() != c.iss+1:
-		t.resetUnacceptable(i, seg)
-		return false
-	}
-	c.rcvNxt = seg.Seq() + 1
-	c.rcvAcked, c.rcvEdge = c.rcvNxt, c.rcvNxt
-	t.options(c, seg)
-	c.state = next[c.state][EvSYNACK]
-	c.sndWnd = uint32(seg.Window())
-	t.open(i)
-	t.later(i, true)
-	return true
-}
-
-func (t *TCP) resetUnacceptable(i flow.Index, seg wire.TCP) {
-	c := &t.conns[i]
-	if seg.Flags()&wire.ACK != 0 {
-		c.sndNxt = seg.Ack()
-	}
-	t.sendControl(i, wire.RST, c.sndNxt)
-	t.resetHost(i)
-}
-
-// open prepares for data after the handshake.
-func (t *TCP) open(i flow.Index) {
-	c := &t.conns[i]
-	c.sndUna, c.sndNxt, c.sndMax = c.iss+1, c.iss+1, c.iss+1
-	c.tries, c.due = 0, 0
-	c.progress = t.env.NowMs
-	c.flags |= readable // data may have come before
-	if !t.noPeek && sys.SetPeekOffset(t.fd(i), 0) != 0 {
-		t.noPeek = true
-	}
-	c.peekAt = 0
-	t.arm(i)
-}
-
-// stream handles segments of an open connection; false when the flow is gone.
-func (t *TCP) stream(i flow.Index, run []wire.Packet) bool {
-	c := &t.conns[i]
-	t.vecLen = 0
+	t.nVec = 0
+	t.best = best{ack: c.sndUna, win: c.sndWnd, raw: c.lastWin}
 	before := c.rcvNxt
-	hole := -1
+	hole, seen := -1, -1
 	for k := 0; k < len(run); k++ {
-		seg := wire.TCP(run[k].L4)
-		switch t.one(i, seg) {
-		case segGone:
-			return false
+		fresh := k > seen
+		seen = max(seen, k)
+		switch t.one(i, wire.TCP(run[k].L4), fresh) {
+		case segReset:
+			t.resetHost(i)
+			return k + 1, false
 		case segHole:
 			if hole < 0 {
 				hole = k
 			}
 		case segTaken:
-			// What was out of order may fit now.
 			if hole >= 0 {
-				k, hole = hole-1, -1
+				k, hole = hole-1, -1 // what came too early may fit now
+			}
+			if t.nVec == maxVec {
+				_ = t.flushVec(i) // an error comes back at deliver
 			}
 		}
-		if t.vecLen == maxVec && !t.deliver(i) {
-			return false
-		}
+	}
+	if !t.applyAck(i) || !t.deliver(i) {
+		return len(run), false
 	}
 	if hole >= 0 {
-		t.later(i, true)
+		// Twice: the second one is a duplicate, which makes the guest repeat what is missing (spec tcp 7.2).
+		t.sendControl(i, wire.ACK, c.sndNxt)
+		t.sendControl(i, wire.ACK, c.sndNxt)
 	}
 	if c.rcvNxt != before {
-		t.grow(c, c.rcvNxt-before)
-		t.later(i, false)
+		t.grow(c, c.rcvNxt.From(before))
+		if c.rcvNxt.From(c.rcvAcked) >= c.rcvCap/2 {
+			t.sendControl(i, wire.ACK, c.sndNxt) // the guest shall not run dry before the end of the turn
+		} else {
+			t.later(i, false)
+		}
 	}
-	return t.deliver(i)
+	return len(run), true
 }
 
-// What one segment was.
-const (
-	segDone  = iota // nothing to deliver
-	segTaken        // advanced rcvNxt
-	segHole         // begins beyond rcvNxt
-	segGone         // ended the flow
-)
+// acceptable is the check of RFC 9293 s.3.10.7.4, first: some of the segment lies in the window or at its edges.
+func (c *conn) acceptable(seq, end Seq) bool {
+	return c.rcvAcked.Leq(end) && seq.Leq(c.rcvEdge)
+}
 
-// one handles one segment of an open connection: reset, acknowledgement, payload, FIN.
-func (t *TCP) one(i flow.Index, seg wire.TCP) int {
+// one handles one segment of an open connection; fresh is false when it is looked at again for its payload.
+func (t *TCP) one(i flow.Index, seg wire.TCP, fresh bool) int {
 	c := &t.conns[i]
-	f := seg.Flags()
-	seq, payload := seg.Seq(), seg.Payload()
-	if f&wire.RST != 0 {
-		return t.reset(i, seq)
-	}
-	if f&wire.SYN != 0 {
-		t.later(i, true) // challenge (RFC 5961 s.4)
-		return segDone
-	}
-	if f&wire.ACK == 0 {
-		return segDone
-	}
-	end := seq + uint32(len(payload))
-	if f&wire.FIN != 0 {
-		end++
-	}
-	keepAlive := seq == c.rcvNxt-1 && len(payload) <= 1 && f&wire.FIN == 0
-	if !t.acked(i, seg, keepAlive) {
-		return segGone
-	}
-	if keepAlive && !c.has(keepOpt) {
-		c.flags |= keepOpt
-		_ = sys.OptKeepAlive.Set(t.fd(i), 1) // a hint
-	}
+	f, seq, payload := seg.Flags(), Seq(seg.Seq()), seg.Payload()
+	end := seq.Add(int(segLen(seg)))
 	switch {
-	case end == seq && seq == c.rcvNxt:
+	case f&wire.RST != 0:
+		return t.reset(i, seq)
+	case !c.acceptable(seq, end):
+		t.unacceptable(i, seq, len(payload))
 		return segDone
-	case leq(end, c.rcvNxt) || c.has(guestFIN):
-		t.later(i, true) // old, or a keep-alive: RFC 9293 s.3.10.7.4
+	case f&wire.SYN != 0: // RFC 5961 s.4
+		t.later(i, true)
 		return segDone
-	case less(c.rcvNxt, seq):
-		if leq(seq, c.rcvEdge) {
-			return segHole
-		}
-		t.env.Drops.Add(wire.DropTCPWindow)
+	case f&wire.ACK == 0:
+		return segDone
+	}
+	if ack := Seq(seg.Ack()); c.sndMax.Less(ack) || ack.Less(c.sndUna.Add(-oldAck)) { // RFC 5961 s.5
+		t.env.Drops.Add(wire.DropTCPAck)
 		t.later(i, true)
 		return segDone
 	}
-	payload = payload[c.rcvNxt-seq:]
-	if room := c.rcvEdge - c.rcvNxt; uint32(len(payload)) > room {
+	switch {
+	case seq.Less(c.rcvNxt) && len(payload) <= 1 && f&wire.FIN == 0:
+		t.unacceptable(i, seq, len(payload)) // a keep-alive of what was not yet acknowledged
+		return segDone
+	case fresh:
+		t.best.note(c, seg)
+	}
+	switch {
+	case end == seq && seq.Leq(c.rcvNxt):
+		return segDone
+	case end.Leq(c.rcvNxt) || c.has(guestFIN):
+		t.later(i, true) // old: the guest missed our acknowledgement
+		return segDone
+	case c.rcvNxt.Less(seq):
+		if end == seq {
+			return segDone
+		}
+		return segHole
+	}
+	t.take(c, payload[c.rcvNxt.From(seq):], f, i)
+	return segTaken
+}
+
+// take accepts payload that begins at rcvNxt, as far as the window goes, and FIN.
+func (t *TCP) take(c *conn, payload []byte, f uint8, i flow.Index) {
+	if room := c.rcvEdge.From(c.rcvNxt); uint32(len(payload)) > room {
 		t.env.Drops.Add(wire.DropTCPWindow)
 		payload, f = payload[:room], f&^wire.FIN
 		t.later(i, true)
 	}
 	if len(payload) > 0 {
-		t.vec[t.vecLen].Set(payload)
-		t.vecLen++
-		c.rcvNxt += uint32(len(payload))
+		t.vec[t.nVec].Set(payload)
+		t.nVec++
+		c.rcvNxt = c.rcvNxt.Add(len(payload))
 	}
 	if f&wire.FIN != 0 {
 		c.rcvNxt++
-		c.flags |= guestFIN
+		c.set(guestFIN)
 	}
-	return segTaken
+}
+
+// unacceptable answers old segments, keep-alives and what lies outside of the window.
+func (t *TCP) unacceptable(i flow.Index, seq Seq, n int) {
+	c := &t.conns[i]
+	t.later(i, true)
+	if seq+1 != c.rcvNxt || n > 1 {
+		if c.rcvEdge.Less(seq) {
+			t.env.Drops.Add(wire.DropTCPWindow)
+		}
+		return
+	}
+	if !c.has(keepOpt) {
+		c.set(keepOpt)
+		_ = sys.OptKeepAlive.Set(t.fd(i), 1) // a hint
+	}
 }
 
 // reset handles the guest's RST (RFC 5961 s.3).
-func (t *TCP) reset(i flow.Index, seq uint32) int {
+func (t *TCP) reset(i flow.Index, seq Seq) int {
 	c := &t.conns[i]
-	switch {
-	case seq == c.rcvNxt:
-		t.vecLen = 0
-		t.resetHost(i)
-		return segGone
-	case less(c.rcvNxt, seq) && leq(seq, c.rcvEdge):
+	if seq == c.rcvNxt {
+		return segReset
+	}
+	t.env.Drops.Add(wire.DropTCPReset)
+	if c.rcvNxt.Less(seq) && seq.Leq(c.rcvEdge) {
 		t.later(i, true)
-	default:
-		t.env.Drops.Add(wire.DropTCPReset)
 	}
 	return segDone
 }

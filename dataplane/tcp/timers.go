@@ -7,17 +7,47 @@ import (
 	"passt/dataplane/wire"
 )
 
+// maxRTO is the longest wait for an answer, ms (tcp_rto_max_ms).
+func (t *TCP) maxRTO() int64 {
+	if m := t.env.Cfg.RTOMaxMs; m > 0 {
+		return m
+	}
+	return 120_000
+}
+
+// rto is the retransmission time-out, ms, with the back-off of the tries so far (RFC 6298 s.5.5).
+func (t *TCP) rto(c *conn) int64 {
+	base := int64(firstRTOMs)
+	switch {
+	case c.srttUs != 0:
+		base = max(minRTOMs, int64(c.srttUs)*4/1000)
+	case c.has(synAgain):
+		base = retriedRTOMs
+	}
+	return min(base<<min(c.tries, 16), t.maxRTO())
+}
+
+// await begins to wait for an answer of the guest, unless that was begun before.
+func (t *TCP) await(i flow.Index, ms int64) {
+	c := &t.conns[i]
+	if c.due == 0 {
+		c.since = t.env.NowMs
+		c.due = t.env.NowMs + ms
+		t.arm(i)
+	}
+}
+
 // arm sets the flow's one timer to the earliest of what the connection waits for.
 func (t *TCP) arm(i flow.Index) {
 	c := &t.conns[i]
-	at := c.lastGuest + keepAliveMs
-	if c.state != StateOpen {
-		at = c.lastAny + inactivityMs
+	at := c.lastAny + inactivityMs
+	if c.state == StateOpen {
+		at = min(at, c.lastGuest+keepAliveMs)
 	}
 	if c.due != 0 {
 		at = min(at, c.due)
 	}
-	t.env.Arm(i, min(at, c.lastAny+inactivityMs))
+	t.env.Arm(i, at)
 }
 
 // Timer handles the flow's timer.
@@ -28,15 +58,13 @@ func (t *TCP) Timer(i flow.Index) {
 		t.abort(i)
 		return
 	}
-	if c.due != 0 && now >= c.due {
-		c.due = 0
-		if !t.expired(i) {
-			return
-		}
+	if c.due != 0 && now >= c.due && !t.expired(i) {
+		return
 	}
 	if c.state == StateOpen && now-c.lastGuest >= keepAliveMs {
 		c.lastGuest = now
 		t.sendControl(i, wire.ACK, c.sndUna-1)
+		t.shrink(c)
 	}
 	t.arm(i)
 }
@@ -45,50 +73,54 @@ func (t *TCP) Timer(i flow.Index) {
 func (t *TCP) expired(i flow.Index) bool {
 	c := &t.conns[i]
 	now := t.env.NowMs
-	switch c.state {
-	case StateSynSent, StateSynAckSent:
+	if c.state != StateOpen {
 		if int(c.tries) >= t.synMax() {
 			t.abort(i)
 			return false
 		}
 		c.tries++
-		flags := uint8(wire.SYN)
-		if c.state == StateSynAckSent {
-			flags |= wire.ACK
-		}
-		t.sendControl(i, flags, c.iss)
+		c.set(synAgain)
+		t.sendSyn(i)
 		c.due = now + t.synDelay(int(c.tries))
 		return true
-	case StateOpen:
-	default:
-		return true
 	}
-	if now-c.progress >= giveUpMs {
+	if now-c.since >= giveUpMs {
 		t.abort(i)
 		return false
 	}
-	c.tries++
-	c.flags &^= timing
-	c.sndNxt = c.sndUna
-	if c.has(zeroWindow) {
+	if c.has(linkWait) {
+		c.clear(linkWait)
+		c.due = now + t.rto(c)
+	} else {
+		c.tries += min(1, 255-c.tries)
+		c.clear(timing)
+		c.sndNxt = c.sndUna
+		c.due = now + t.rto(c)
+	}
+	if c.has(zeroWin) {
+		c.due = now + min(int64(probeMs)<<min(c.tries, 16), t.maxRTO())
 		t.probe(i)
-		c.due = now + min(int64(probeMs)<<min(c.tries, 16), max(t.env.Cfg.RTOMaxMs, probeMs))
-		return c.state == StateOpen
+	} else {
+		c.set(readable)
+		t.toGuest(i)
 	}
-	if c.sndUna == c.sndMax {
-		return true
+	if c.state != StateOpen {
+		return false
 	}
-	c.due = now + t.rto(c)
-	c.flags |= readable
-	t.toGuest(i)
-	return c.state == StateOpen
+	if !c.outstanding() && !c.has(linkWait) {
+		c.due = 0
+	}
+	return true
 }
 
-// probe sends one byte into a window that is shut (RFC 9293 s.3.8.6.1), where there is one to send.
+// probe sends one byte, or the FIN, into a window that is shut (RFC 9293 s.3.8.6.1), where there is one to send.
 func (t *TCP) probe(i flow.Index) {
-	n, segs, e := t.peek(i, 1)
-	if e != 0 || n == 0 {
-		return
+	switch n, segs, e := t.peek(i, 1); {
+	case e != 0:
+		t.stopped(i, e)
+	case n == 0:
+		t.endOfData(i)
+	default:
+		t.send(i, segs, n)
 	}
-	t.send(i, segs, n)
 }

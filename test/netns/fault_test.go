@@ -164,9 +164,12 @@ func TestCapture_DiskFull_TrafficGoesOn(t *testing.T) {
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	a := server(t, "127.0.0.1:0", echo)
-	out := mustInside(t, viaMap("-p", filepath.Join(dir, "full.pcap")), "short", join(hostV4, a.Port), "200")
-	if out != "ok\n" {
-		t.Error(out)
+	r := inside(t, viaMap("-d", "-p", filepath.Join(dir, "full.pcap")), "short", join(hostV4, a.Port), "400")
+	if r.status != 0 || r.out != "ok\n" {
+		t.Errorf("status %d: %s", r.status, r.out)
+	}
+	if !strings.Contains(r.err, "capture ended") || !strings.Contains(r.err, "no space left") {
+		t.Errorf("no line says that the capture ended: %s", r.err)
 	}
 }
 
