@@ -85,6 +85,7 @@ var steps = [...]step{
 	{"host configuration", (*Supervisor).discover},
 	{"files", (*Supervisor).openFiles},
 	{"user", (*Supervisor).becomeUser},
+	{"ping", (*Supervisor).checkPing},
 	{"namespace", (*Supervisor).openNamespace},
 	{"channels", (*Supervisor).makeChannels},
 	{"worker", (*Supervisor).startWorker},

@@ -13,9 +13,6 @@ import (
 	"passt/ipc"
 )
 
-// brokerSpinNs is how long the loop polls for the answer to a request before it sleeps.
-const brokerSpinNs = 60_000
-
 // loop runs until the supervisor is gone or the link ends.
 func (w *Worker) loop() {
 	wait := sys.Waiter{Ep: w.ep}
@@ -23,9 +20,6 @@ func (w *Worker) loop() {
 	w.fromBroker(&w.host)
 	w.fromBroker(&w.ns)
 	for w.done == nil && !w.host.gone {
-		if w.inFlight > 0 {
-			wait.SpinNs = brokerSpinNs
-		}
 		n, now, e := wait.Wait(w.events[:], w.timeout())
 		if e != 0 {
 			w.done = e
@@ -152,10 +146,8 @@ func (w *Worker) send(p *peer) {
 			break
 		}
 		at += took
-		w.inFlight += took
 	}
 	if p.gone {
-		w.inFlight = 0
 		for ; at < p.n; at++ {
 			w.fail(&p.held[at])
 		}

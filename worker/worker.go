@@ -41,7 +41,6 @@ type Worker struct {
 	logLost      int
 	logLevel     int
 	done         error         // why the loop ends
-	inFlight     int           // requests that a broker has not answered yet
 	drops        wire.Counters // as last reported
 	dropsAt      int64         // ms of that report
 	captureEnded bool
@@ -227,7 +226,6 @@ func (w *Worker) message(p *peer, m *ipc.Message) {
 
 // reply hands one answer on and tells how many descriptors it used.
 func (w *Worker) reply(rec []byte, fds []sys.FD) int {
-	w.inFlight = max(w.inFlight-1, 0)
 	var r ipc.Reply
 	r.Parse(rec)
 	o := flow.Opened{Flow: flow.Index(r.Flow), Slot: r.Slot, Errno: sys.Errno(r.Errno), FD: sys.NoFD, FD2: sys.NoFD,

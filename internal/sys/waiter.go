@@ -10,9 +10,6 @@ type Waiter struct {
 	Ep     FD
 	burst  int   // turns that came closely one after the other
 	lastNs int64 // when the last turn began
-	// SpinNs, set before Wait, is how long to poll without sleeping first: an answer is about to come, and being woken
-	// costs more than the time that it takes.
-	SpinNs int64
 }
 
 const (
@@ -26,20 +23,7 @@ func (w *Waiter) Wait(evs []PollEvent, timeoutMs int) (n int, nowNs int64, e Err
 	if raw && (timeoutMs < 0 || timeoutMs > rawWaitMs) {
 		timeoutMs = rawWaitMs
 	}
-	if w.SpinNs > 0 && timeoutMs != 0 {
-		for end := NowNs() + w.SpinNs; ; {
-			if n, e = EpollWait(w.Ep, evs, 0, false); n != 0 || e != 0 {
-				break
-			}
-			if nowNs = NowNs(); nowNs >= end {
-				break
-			}
-		}
-		w.SpinNs = 0
-	}
-	if n == 0 && e == 0 {
-		n, e = EpollWait(w.Ep, evs, timeoutMs, !raw && timeoutMs != 0)
-	}
+	n, e = EpollWait(w.Ep, evs, timeoutMs, !raw && timeoutMs != 0)
 	nowNs = NowNs()
 	switch {
 	case n == 0 && timeoutMs != 0, nowNs-w.lastNs > rawWaitMs*1e6:

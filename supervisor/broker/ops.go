@@ -9,6 +9,9 @@ import (
 	"passt/ipc"
 )
 
+// maxSegLimit is the largest TCP_MAXSEG that the kernel takes (MAX_TCP_WINDOW, tcp(7)); above it the path decides anyway.
+const maxSegLimit = 32767
+
 // tcp connects a guest's connection: the destination is translated here, so a loopback address
 // can only be reached through the mapped ones.
 func (b *Broker) tcp(q *ipc.Connect, r *ipc.Reply) (sys.FD, sys.Errno) {
@@ -24,7 +27,7 @@ func (b *Broker) tcp(q *ipc.Connect, r *ipc.Reply) (sys.FD, sys.Errno) {
 	if e := sys.OptNoDelay.Set(fd, 1); e != 0 {
 		return fd, e
 	}
-	if q.MSS != 0 {
+	if q.MSS != 0 && q.MSS <= maxSegLimit {
 		_ = sys.OptMaxSeg.Set(fd, int(q.MSS)) // the kernel takes 88..32767; outside of it its own choice stands
 	}
 	if e := b.outbound(fd, &dst); e != 0 {
