@@ -203,7 +203,7 @@ func (s *Supervisor) startWorker() error {
 		sys.Close(fd)
 	}
 	if err != nil {
-		return fmt.Errorf("start worker: %w", err)
+		return err
 	}
 	s.worker = c
 	return nil

@@ -146,7 +146,7 @@ func NewEnv(t *Table, nowNs int64) *Env {
 // Watch adds a flow's descriptor to the loop, edge-triggered, all events: one call for the life of the socket.
 func (e *Env) Watch(i Index, side int) sys.Errno {
 	r := &e.Table.Rows[i]
-	return sys.EpollAdd(e.Ep, r.FD[side], sys.PollIn|sys.PollOut|sys.PollRdHup|sys.PollEdge,
+	return sys.EpollAdd(e.Ep, r.FD[side], sys.PollIn|sys.PollOut|sys.PollPri|sys.PollRdHup|sys.PollEdge,
 		Tag(PollFlow, r.Gen, uint32(i)<<1|uint32(side)))
 }
 

@@ -81,8 +81,8 @@ func (t *TCP) advance(i flow.Index, ack Seq) bool {
 		return true
 	}
 	c.due = 0
-	if c.has(rdHup) {
-		c.set(readable) // the FIN waited for this
+	if c.has(rdHup | urgent) {
+		c.set(readable) // the FIN, or what is behind an urgent byte, waited for this
 	}
 	return !t.done(i)
 }
@@ -117,6 +117,7 @@ func (t *TCP) guestWindow(i flow.Index, win uint32) {
 	case c.has(zeroWin):
 		c.clear(zeroWin)
 		c.set(readable)
+		c.sndNxt = c.sndUna // a probe was not kept either
 		c.tries, c.due = 0, 0
 		if c.outstanding() {
 			t.await(i, t.rto(c))

@@ -3,6 +3,8 @@
 package tcp
 
 import (
+	"strconv"
+
 	"passt/dataplane/flow"
 	"passt/dataplane/fwd"
 	"passt/dataplane/wire"
@@ -104,12 +106,18 @@ func (t *TCP) start(guest, host *flow.Side, fromGuest bool) flow.Index {
 	c.label = uint32(h) & 0xfffff
 	c.ownMSS = uint16(t.ourMSS(&guest.Our))
 	c.sndUna, c.sndNxt, c.sndMax = c.iss, c.iss, c.iss
+	if e.Trace {
+		t.trace(i, "new")
+	}
 	return i
 }
 
 // end frees what the connection holds; the flow's descriptors close at the end of the turn.
 func (t *TCP) end(i flow.Index) {
 	c := &t.conns[i]
+	if t.env.Trace {
+		t.trace(i, "closed, was "+c.state.String())
+	}
 	t.pool.clear(&c.pend)
 	t.setCap(c, baseCap)
 	c.step(EvClose)
@@ -136,8 +144,9 @@ func (t *TCP) done(i flow.Index) bool {
 	if !c.has(finSent) || !c.has(shutDone) || c.outstanding() {
 		return false
 	}
-	if c.rcvAcked != c.rcvNxt {
-		t.sendControl(i, wire.ACK, c.sndNxt)
+	if c.rcvAcked != c.rcvNxt && !t.sendControl(i, wire.ACK, c.sndNxt) {
+		t.later(i, true) // the link is full: EndTurn comes back here
+		return false
 	}
 	t.end(i)
 	return true
@@ -147,4 +156,20 @@ func (t *TCP) done(i flow.Index) bool {
 func (t *TCP) setCap(c *conn, n uint32) {
 	t.credit += int(n) - int(c.rcvCap)
 	c.rcvCap = n
+}
+
+// levelTrace is Env.Log's level below debug.
+const levelTrace = 4
+
+// trace logs a change of state.
+func (t *TCP) trace(i flow.Index, what string) {
+	s := &t.env.Table.Rows[i].Side[guestSide(&t.env.Table.Rows[i])]
+	b := make([]byte, 0, 160)
+	b = strconv.AppendUint(append(b, "flow "...), uint64(i), 10)
+	b = append(append(b, ": TCP guest "...), s.Ep.String()...)
+	b = strconv.AppendUint(append(b, " port "...), uint64(s.EpPort), 10)
+	b = append(append(b, " with "...), s.Our.String()...)
+	b = strconv.AppendUint(append(b, " port "...), uint64(s.OurPort), 10)
+	b = append(append(b, ": "...), what...)
+	t.env.Log(levelTrace, string(b))
 }

@@ -14,7 +14,7 @@ func (t *TCP) flushVec(i flow.Index) sys.Errno {
 	v := t.vec[:t.nVec]
 	t.nVec = 0
 	if len(v) > 0 && c.pend.bytes == 0 {
-		n, e := sys.Writev(t.fd(i), v)
+		n, e := write(t.fd(i), v)
 		if e != 0 && e != sys.EAGAIN {
 			return e
 		}
@@ -34,6 +34,14 @@ func (t *TCP) flushVec(i flow.Index) sys.Errno {
 		}
 	}
 	return 0
+}
+
+// write writes the vectors in one call; the plain form is cheaper for one.
+func write(fd sys.FD, v []sys.Iovec) (int, sys.Errno) {
+	if len(v) == 1 {
+		return sys.Write(fd, v[0].Bytes())
+	}
+	return sys.Writev(fd, v)
 }
 
 // lose takes back what found no room, from the n-th byte of v on: the guest has to send it again. It takes more stalled
@@ -81,7 +89,7 @@ func (t *TCP) drain(i flow.Index) bool {
 	c := &t.conns[i]
 	for c.pend.bytes > 0 {
 		n := t.pool.vectors(&c.pend, t.vec[:maxVec])
-		w, e := sys.Writev(t.fd(i), t.vec[:n])
+		w, e := write(t.fd(i), t.vec[:n])
 		if e == sys.EAGAIN {
 			break
 		}

@@ -86,11 +86,14 @@ func (t *TCP) stream(i flow.Index, run []wire.Packet) (int, bool) {
 				k, hole = hole-1, -1 // what came too early may fit now
 			}
 			if t.nVec == maxVec {
-				_ = t.flushVec(i) // an error comes back at deliver
+				if t.flushVec(i) != 0 {
+					t.abort(i)
+					return len(run), false
+				}
 			}
 		}
 	}
-	if !t.applyAck(i) || !t.deliver(i) {
+	if !t.deliver(i) || !t.applyAck(i) { // the peer waits for the data, nobody for the acknowledgement
 		return len(run), false
 	}
 	if hole >= 0 {
@@ -122,8 +125,14 @@ func (t *TCP) one(i flow.Index, seg wire.TCP, fresh bool) int {
 	switch {
 	case f&wire.RST != 0:
 		return t.reset(i, seq)
+	case c.isKeepAlive(seq, end, f):
+		t.keepAlive(i, seg)
+		return segDone
 	case !c.acceptable(seq, end):
-		t.unacceptable(i, seq, len(payload))
+		t.later(i, true)
+		if c.rcvEdge.Less(seq) {
+			t.env.Drops.Add(wire.DropTCPWindow)
+		}
 		return segDone
 	case f&wire.SYN != 0: // RFC 5961 s.4
 		t.later(i, true)
@@ -131,16 +140,11 @@ func (t *TCP) one(i flow.Index, seg wire.TCP, fresh bool) int {
 	case f&wire.ACK == 0:
 		return segDone
 	}
-	if ack := Seq(seg.Ack()); c.sndMax.Less(ack) || ack.Less(c.sndUna.Add(-oldAck)) { // RFC 5961 s.5
-		t.env.Drops.Add(wire.DropTCPAck)
+	if !t.ackInRange(c, Seq(seg.Ack())) {
 		t.later(i, true)
 		return segDone
 	}
-	switch {
-	case seq.Less(c.rcvNxt) && len(payload) <= 1 && f&wire.FIN == 0:
-		t.unacceptable(i, seq, len(payload)) // a keep-alive of what was not yet acknowledged
-		return segDone
-	case fresh:
+	if fresh {
 		t.best.note(c, seg)
 	}
 	switch {
@@ -174,18 +178,38 @@ func (t *TCP) take(c *conn, payload []byte, f uint8, i flow.Index) {
 	if f&wire.FIN != 0 {
 		c.rcvNxt++
 		c.set(guestFIN)
+		if c.rcvEdge.Less(c.rcvNxt) {
+			c.rcvEdge = c.rcvNxt // it takes no room; what the guest says from now on begins here
+		}
 	}
 }
 
-// unacceptable answers old segments, keep-alives and what lies outside of the window.
-func (t *TCP) unacceptable(i flow.Index, seq Seq, n int) {
+// ackInRange tells an acknowledgement of something that was sent, and not too long ago (RFC 5961 s.5).
+func (t *TCP) ackInRange(c *conn, ack Seq) bool {
+	if c.sndMax.Less(ack) || ack.Less(c.sndUna.Add(-oldAck)) {
+		t.env.Drops.Add(wire.DropTCPAck)
+		return false
+	}
+	return true
+}
+
+// isKeepAlive tells a keep-alive, or the probe of a guest that takes our window for shut: before rcvNxt, nothing or one byte of
+// junk (RFC 9293 s.3.8.4).
+func (c *conn) isKeepAlive(seq, end Seq, f uint8) bool {
+	return seq.Less(c.rcvNxt) && seq.Less(c.rcvEdge) && end-seq <= 1 && end.Leq(c.rcvNxt) &&
+		f&(wire.SYN|wire.FIN|wire.ACK) == wire.ACK && c.rcvNxt-seq <= oldAck
+}
+
+// keepAlive answers one. Its acknowledgement and window count as any, but it never stands for a missing segment.
+func (t *TCP) keepAlive(i flow.Index, seg wire.TCP) {
 	c := &t.conns[i]
 	t.later(i, true)
-	if seq+1 != c.rcvNxt || n > 1 {
-		if c.rcvEdge.Less(seq) {
-			t.env.Drops.Add(wire.DropTCPWindow)
-		}
-		return
+	if Seq(seg.Seq())+1 != c.rcvNxt {
+		return // the acknowledgement of single bytes was lost
+	}
+	if t.ackInRange(c, Seq(seg.Ack())) {
+		t.best.note(c, seg)
+		t.best.dup = false
 	}
 	if !c.has(keepOpt) {
 		c.set(keepOpt)

@@ -32,7 +32,7 @@ func (t *TCP) connect(p *wire.Packet, seg wire.TCP) {
 	}
 	c := &t.conns[i]
 	c.step(EvSyn)
-	t.peerSyn(c, seg)
+	t.peerSyn(i, seg)
 	q := flow.Request{Flow: i, Op: flow.OpTCP, Slot: 1, To: fwd.PifHost, Dst: p.Dst, DstPort: p.DstPort, MSS: c.mss}
 	if !e.Ask(&q) {
 		t.end(i)
@@ -42,7 +42,8 @@ func (t *TCP) connect(p *wire.Packet, seg wire.TCP) {
 }
 
 // peerSyn takes what the guest's SYN tells: number, window (unscaled by definition), options.
-func (t *TCP) peerSyn(c *conn, seg wire.TCP) {
+func (t *TCP) peerSyn(i flow.Index, seg wire.TCP) {
+	c := &t.conns[i]
 	c.rcvNxt = Seq(seg.Seq()) + 1
 	c.rcvAcked = c.rcvNxt
 	if c.state == StateSynSent {
@@ -53,12 +54,21 @@ func (t *TCP) peerSyn(c *conn, seg wire.TCP) {
 	c.sndWnd = uint32(seg.Window())
 	o := wire.ParseTCPOptions(seg.Options())
 	if o.HasMSS {
-		c.mss = min(max(o.MSS, minMSS), maxMSS)
+		c.mss = min(max(o.MSS, minMSS), t.mssLimit(i))
 	}
 	if o.HasShift {
 		c.set(scaled)
 		c.wsGuest = o.Shift
 	}
+}
+
+// mssLimit bounds the guest's MSS: its segments fit the link's MTU where that is ours to say, and an IP packet always.
+func (t *TCP) mssLimit(i flow.Index) uint16 {
+	r := &t.env.Table.Rows[i]
+	if mtu := t.env.Cfg.MTU; mtu > 0 {
+		return uint16(min(max(mtu-wire.IPHeaderLen(&r.Side[guestSide(r)].Our)-wire.TCPSize, minMSS), maxMSS))
+	}
+	return maxMSS
 }
 
 // connected answers the guest's SYN: the host's peer has accepted.
@@ -173,9 +183,10 @@ func (t *TCP) answered(i flow.Index, seg wire.TCP) int {
 		t.abort(i)
 		return shakeGone
 	}
-	t.peerSyn(c, seg)
+	t.peerSyn(i, seg)
 	c.step(EvSynAck)
 	t.open(i)
+	t.guestWindow(i, uint32(seg.Window())) // it may be shut from the start
 	t.later(i, true)
 	return shakeDone
 }
@@ -187,7 +198,10 @@ func (t *TCP) open(i flow.Index) {
 	c.tries, c.due = 0, 0
 	c.set(readable) // data may have come before
 	c.peekAt = 0
-	if !t.noPeek {
+	if t.env.Trace {
+		t.trace(i, "open")
+	}
+	if !t.noPeek && !c.has(urgent) {
 		if sys.SetPeekOffset(t.fd(i), 0) == 0 {
 			c.set(peekOff)
 		} else {

@@ -97,6 +97,9 @@ func (t *TCP) sendControl(i flow.Index, flags uint8, seq Seq) bool {
 	t.complete(s)
 	if k, _ := e.Link.Send(segs[:1]); k == 0 {
 		e.Drops.Add(wire.DropLinkFull)
+		if flags&wire.ACK != 0 {
+			c.set(ackNow) // header has noted it as told
+		}
 		return false
 	}
 	if flags&wire.ACK != 0 {

@@ -31,6 +31,7 @@ const (
 	linkRetryMs  = 20        // a link that took nothing is tried again so much later at the latest
 	keepAliveMs  = 30_000    // silence of the guest before a keep-alive, and between them
 	inactivityMs = 7200_000  // silence of both sides before the end
+	moreAcks     = 1024      // entries of the list of acknowledgements beyond one for each flow: some are on it twice
 	synTries     = 7         // most repetitions of a SYN
 	peekScratch  = 1 << 20   // bytes of scratch for kernels without SO_PEEK_OFF
 	maxBehind    = 256 << 20 // bytes in flight that vectors of the scratch cover
@@ -59,7 +60,7 @@ type TCP struct {
 func New(env *flow.Env) *TCP {
 	n := env.Table.Cap()
 	t := &TCP{env: env, conns: sys.AllocOf[conn](n), vec: sys.AllocOf[sys.Iovec](maxVec),
-		peekVec: sys.AllocOf[sys.Iovec](1024), acks: sys.AllocOf[flow.Index](n), waiting: sys.AllocOf[flow.Index](n),
+		peekVec: sys.AllocOf[sys.Iovec](1024), acks: sys.AllocOf[flow.Index](n + moreAcks), waiting: sys.AllocOf[flow.Index](n),
 		noPeek: env.Cfg.NoPeekOffset, scratch: sys.Alloc(peekScratch)}
 	t.pool.init()
 	return t
@@ -145,7 +146,7 @@ func (t *TCP) Event(i flow.Index, _ int, events uint32) {
 		c.set(readable)
 	}
 	if events&sys.PollPri != 0 {
-		c.set(readable | urgent)
+		t.urgentData(i)
 	}
 	if events&(sys.PollRdHup|sys.PollHup) != 0 {
 		c.set(readable | rdHup)
@@ -180,10 +181,16 @@ func (t *TCP) Again(i flow.Index) {
 func (t *TCP) LinkReady() {
 	for _, i := range t.waiting[:t.nWait] {
 		c := &t.conns[i]
-		if c.state == StateOpen && c.has(linkWait) {
-			c.clear(linkWait)
-			t.env.Again(i)
+		if c.state != StateOpen || !c.has(linkWait) {
+			continue // ended, or went on by itself
 		}
+		c.clear(linkWait)
+		c.due = 0 // not the short wait for the link any more
+		if c.outstanding() {
+			c.due = t.env.NowMs + t.rto(c)
+		}
+		t.arm(i)
+		t.env.Again(i)
 	}
 	t.nWait = 0
 }
@@ -211,14 +218,16 @@ func (t *TCP) EndTurn() {
 			continue // ended, or a data segment carried it
 		}
 		c.clear(ackDue)
-		if !c.has(ackNow) && c.rcvAcked == c.rcvNxt && !c.opens(t.room(c)) {
+		if !c.has(ackNow) && c.rcvAcked == c.rcvNxt && !t.opens(c, t.room(c)) {
 			continue
 		}
 		if !t.sendControl(i, wire.ACK, c.sndNxt) {
 			c.set(ackDue) // the link is full: next turn
 			t.acks[kept] = i
 			kept++
+			continue
 		}
+		t.done(i) // a connection may have waited for this acknowledgement only
 	}
 	t.nAcks = kept
 	t.pool.rest(t.env.NowMs)

@@ -46,7 +46,9 @@ func (t *TCP) toGuest(i flow.Index) {
 				asked += v.Len()
 			}
 		}
-		if n < asked && !c.has(rdHup|urgent) {
+		if n == asked && n > int(c.mss) {
+			n -= n % int(c.mss) // more waits: whole segments only (RFC 9293 s.3.8.6.2.1)
+		} else if n < asked && !c.has(rdHup|urgent) {
 			c.clear(readable) // a short read empties the queue: what comes later is a new event (epoll(7))
 		}
 		if !t.send(i, segs, n) {
@@ -111,6 +113,16 @@ func (t *TCP) peek(i flow.Index, room int) (int, []link.Seg, sys.Errno) {
 	}
 	c.peekAt += uint32(n)
 	return n, segs, 0
+}
+
+// urgentData handles the peer's urgent data. Reads stop in front of such a byte and then leave it out (tcp(7)), but the
+// kernel's peek offset counts it: from now on this connection peeks without one. It is rare, and never worth speed.
+func (t *TCP) urgentData(i flow.Index) {
+	c := &t.conns[i]
+	c.set(readable | urgent)
+	if c.has(peekOff) && sys.SetPeekOffset(t.fd(i), -1) == 0 {
+		c.clear(peekOff)
+	}
 }
 
 // vectors appends the segments' room to the first k of peekVec.
@@ -180,6 +192,9 @@ func (t *TCP) send(i flow.Index, segs []link.Seg, n int) bool {
 	}
 	t.sentData(i, sent)
 	if took < k {
+		if took == 0 {
+			t.later(i, true) // the acknowledgement that they carried is noted as told
+		}
 		t.linkFull(i)
 		return false
 	}
@@ -213,7 +228,7 @@ func (t *TCP) linkFull(i flow.Index) {
 		t.waiting[t.nWait] = i
 		t.nWait++
 	}
-	c.set(linkWait)
+	c.set(linkWait | readable) // what was peeked last is in the queue, whatever the peek told
 	if c.due == 0 {
 		c.since = t.env.NowMs
 	}

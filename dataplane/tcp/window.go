@@ -26,7 +26,13 @@ func (t *TCP) room(c *conn) uint32 {
 }
 
 // worth is the least useful movement of the right edge (RFC 9293 s.3.8.6.2.2).
-func (c *conn) worth() uint32 { return min(uint32(c.ownMSS), c.rcvCap/2) }
+func (t *TCP) worth(c *conn) uint32 {
+	w := c.rcvCap
+	if t.pool.low() {
+		w = lowCap // else a large MSS were never reached
+	}
+	return min(uint32(c.ownMSS), w/2)
+}
 
 // window gives the window field and moves the right edge that it promises.
 func (t *TCP) window(c *conn, flags uint8) uint16 {
@@ -35,7 +41,7 @@ func (t *TCP) window(c *conn, flags uint8) uint16 {
 		return 65535
 	}
 	left := c.rcvEdge.From(c.rcvNxt)
-	if room := t.room(c); room > left && (room-left >= c.worth() || left == 0 && c.pend.bytes == 0) {
+	if room := t.room(c); room > left && (room-left >= t.worth(c) || left == 0 && c.pend.bytes == 0) {
 		if c.has(scaled) {
 			room &^= 1<<ourShift - 1
 		}
@@ -51,7 +57,7 @@ func (t *TCP) window(c *conn, flags uint8) uint16 {
 }
 
 // opens tells whether the window may open so far that it is worth a segment of its own.
-func (c *conn) opens(room uint32) bool {
+func (t *TCP) opens(c *conn, room uint32) bool {
 	left := c.rcvEdge.From(c.rcvNxt)
 	if room <= left {
 		return false
@@ -60,7 +66,7 @@ func (c *conn) opens(room uint32) bool {
 	if left == 0 && c.pend.bytes == 0 {
 		return true
 	}
-	return gain >= max(2*uint32(c.ownMSS), c.rcvCap/4) || left < uint32(c.ownMSS) && gain >= c.worth()
+	return gain >= max(2*uint32(c.ownMSS), c.rcvCap/4) || left < uint32(c.ownMSS) && gain >= t.worth(c)
 }
 
 // grow lets a bulk connection have more under way, as long as the pool can back it; the socket's own

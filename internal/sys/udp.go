@@ -120,7 +120,7 @@ func ICMPOf(four bool, e Errno) (kind, code uint8, ok bool) {
 			return 3, 0, true // net unreachable
 		}
 		return 1, 0, true // no route
-	case EHOSTUNREACH, EHOSTDOWN:
+	case EHOSTUNREACH, EHOSTDOWN, EINVAL: // EINVAL: a blackhole route (connect(2) on such a destination)
 		if four {
 			return 3, 1, true // host unreachable
 		}

@@ -16,6 +16,7 @@ import (
 // until it is ready (its output is $D/NAME), peer runs one here, until_ok polls, die ends the test with a reason.
 const benchTools = `set -u
 export PATH=$PATH:/usr/sbin:/sbin
+for c in ip ss nsenter pgrep timeout mount; do command -v $c >/dev/null || { echo "SKIP: no $c here"; exit 77; }; done
 D=$(mktemp -d); NONE="-t none -u none -T none -U none"
 die() { echo "FAIL: $*"; for f in $D/*; do echo "--- $f"; head -c 2000 $f; done; exit 1; }
 until_ok() { n=$1; shift; for _ in $(seq $((n*50))); do "$@" >/dev/null 2>&1 && return 0; sleep .02; done; return 1; }
@@ -41,6 +42,7 @@ ip link add h0 type veth peer name p0 || { echo "SKIP: no veth devices here"; ex
 unshare -n sleep 100 & P=$!; until_ok 5 named $P
 ip link set p0 netns $P
 echo "0 0" > /proc/sys/net/ipv4/ping_group_range
+echo 0 > /proc/sys/net/ipv6/conf/h0/accept_dad # saves each test two seconds
 ip addr add 192.0.2.1/24 dev h0; ip addr add 2001:db8::1/64 dev h0 nodad; ip link set h0 up
 p ip link set lo up; p ip addr add 192.0.2.2/24 dev p0; p ip addr add 2001:db8::2/64 dev p0 nodad; p ip link set p0 up
 ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2
@@ -59,6 +61,8 @@ alive() { kill -0 $(cat $D/pid) || die "pasta is gone"; }
 // bench runs a script behind one of the preludes; $OPT are pasta's options. It gives what the script printed.
 func bench(t *testing.T, prelude, opt, script string) string {
 	t.Helper()
+	needs(t, "unshare")
+	needs(t, "bash")
 	if opt == "" {
 		opt = strings.Join(noPorts, " ")
 	}
