@@ -314,7 +314,7 @@ func (s *Supervisor) commandEnded() error {
 // text logs what a child wrote to its stderr: the text of a panic.
 func (s *Supervisor) text(ep, fd sys.FD, name string) {
 	t := drain(fd)
-	if t == "" {
+	if s.childText += len(t); t == "" || s.childText > childBytes {
 		_ = sys.EpollDel(ep, fd)
 		return
 	}

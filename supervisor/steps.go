@@ -372,7 +372,11 @@ func (s *Supervisor) bootWorker() error {
 
 // workerLine writes a log line of the worker: level and text.
 func (s *Supervisor) workerLine(b []byte) {
-	if len(b) > 1 {
-		s.log.Line(logx.Level(b[0]), string(b[1:]))
+	if len(b) < 2 || logx.Level(b[0]) > s.log.Level || !s.lines.take(sys.NowNs()) {
+		return
 	}
+	if n := s.lines.note(); n != "" {
+		s.log.Warnf("%s", n)
+	}
+	s.log.Line(logx.Level(b[0]), string(b[1:]))
 }

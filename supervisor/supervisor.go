@@ -37,6 +37,8 @@ type Supervisor struct {
 	launcher, agent, worker isolation.Child
 	workerErr               sys.FD // the worker's stderr, for the text of a panic
 	agentErr                sys.FD
+	childText               int       // bytes of both that were logged
+	lines                   lineLimit // of the worker's log lines
 	workerConn, agentConn   *ipc.Conn
 	workerFDs               [2]sys.FD // the worker's ends until it is started
 	agentFDs                [2]sys.FD

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing need, as far as it may, and says what it cannot: Debian and Ubuntu by apt, Fedora by dnf.
 set -u
-need_cmds="ip:iproute2 iperf3:iperf3 ping:iputils-ping dhclient:isc-dhcp-client busybox:busybox tshark:tshark strace:strace ethtool:ethtool gcc:gcc pkg-config:pkg-config"
+need_cmds="ip:iproute2 iperf3:iperf3 ping:iputils-ping dhclient:isc-dhcp-client busybox:busybox tshark:tshark strace:strace ethtool:ethtool pgrep:procps unshare:util-linux gcc:gcc pkg-config:pkg-config"
 need_files="/usr/include/seccomp.h:libseccomp-dev /usr/bin/pasta:passt"
 
 missing=""

@@ -46,9 +46,7 @@ func (t *TCP) toGuest(i flow.Index) {
 				asked += v.Len()
 			}
 		}
-		if n == asked && n > int(c.mss) {
-			n -= n % int(c.mss) // more waits: whole segments only (RFC 9293 s.3.8.6.2.1)
-		} else if n < asked && !c.has(rdHup|urgent) {
+		if n < asked && !c.has(rdHup|urgent) {
 			c.clear(readable) // a short read empties the queue: what comes later is a new event (epoll(7))
 		}
 		if !t.send(i, segs, n) {
@@ -84,6 +82,9 @@ func (t *TCP) peek(i flow.Index, room int) (int, []link.Seg, sys.Errno) {
 	if t.env.Link.Features().TSO {
 		// As much as an IP packet holds, in whole segments.
 		size = max(size, (65535-ip-wire.TCPSize)/size*size)
+		if mss := int(c.mss); room < size && room >= 2*mss {
+			room -= room % mss // the rest follows the acknowledgement, which two segments draw at once
+		}
 	} else {
 		count = max(1, min(maxSegs, room/size))
 	}

@@ -132,7 +132,7 @@ func TestField_B045_PingNotAllowed_WarningAndError(t *testing.T) {
 	noPing := strings.Replace(benchHost, `echo "0 0" > /proc/sys/net/ipv4/ping_group_range`, "", 1)
 	out := bench(t, noPing, "", `
 newG; cat /proc/sys/net/ipv4/ping_group_range
-$PASTA -q --config-net --no-map-gw $OPT $G >$D/start 2>&1 || die start
+$PASTA --config-net --no-map-gw $OPT $G >$D/start 2>&1 || die start
 echo "warnings $(grep -c ping_group_range $D/start)"; cat $D/start
 g ping -n -c 2 -i .2 -W 2 192.0.2.2; g ping -n -c 2 -i .2 -W 2 2001:db8::2; true`)
 	wants(t, out, "warnings 1\n")
