@@ -5,7 +5,6 @@ package tcp
 import (
 	"bytes"
 	"io"
-	"net/netip"
 	"testing"
 
 	"passt/dataplane/flow"
@@ -141,11 +140,43 @@ func TestWindow_PoolLow_StillOpens(t *testing.T) {
 	}
 }
 
+// stalled is one of several guests' connections whose host does not read.
+type stalled struct {
+	*guestTCP
+	i        flow.Index
+	data     []byte
+	next     int // bytes that are acknowledged
+	edge     int // bytes that the window invites
+	sp, dp   uint16
+	base     uint32
+	progress bool
+}
+
+// play sends one segment from what is acknowledged on: what found no room is sent again.
+func (c *stalled) play() {
+	c.sport, c.dport = c.sp, c.dp
+	if n := min(1460, len(c.data)-c.next, c.edge-c.next); n > 0 {
+		c.seq = c.base + uint32(c.next)
+		c.send(wire.ACK, c.data[c.next:c.next+n])
+	}
+	c.turn(0)
+}
+
+// hear takes one segment to this guest.
+func (c *stalled) hear(s seg) {
+	a := int(int32(s.ack - c.base))
+	if e := a + int(s.win)<<ourShift; e <= c.edge-1<<ourShift || a < c.next {
+		c.t.Fatalf("acknowledgement back from %d to %d, or edge from %d to %d", c.next, a, c.edge, e)
+	} else {
+		c.progress = c.progress || a > c.next || e > c.edge
+		c.edge, c.next = max(c.edge, e), a
+	}
+}
+
 // Many stalled connections exhaust the pool; each keeps its order, nothing is lost for good, and all of it comes back.
 func TestPool_ManyStalledConnections_NothingLeaks(t *testing.T) {
 	r := newRig(t, tso)
-	var gs []*guestTCP
-	var sent [][]byte
+	var cs []*stalled
 	hog := pending{head: noChunk, tail: noChunk}
 	for r.tcp.pool.used < numChunks-3 {
 		r.tcp.pool.add(&hog, make([]byte, chunkSize))
@@ -155,63 +186,38 @@ func TestPool_ManyStalledConnections_NothingLeaks(t *testing.T) {
 		g := r.dial(linuxSyn)
 		_ = sys.SetsockoptInt(r.tcp.fd(flow.Index(k)), 1, 7, 32<<10) // SO_SNDBUF
 		_ = g.host.SetReadBuffer(128 << 10)
-		gs, sent = append(gs, g), append(sent, fill(4<<20, byte(k)))
+		cs = append(cs, &stalled{guestTCP: g, i: flow.Index(k), data: fill(4<<20, byte(k)), edge: 65535, sp: r.sport, dp: r.dport, base: g.seq})
 	}
-	// Each guest sends what its window allows, and again from where the acknowledgements stand.
-	next := make([]uint32, len(gs))
-	edge := make([]uint32, len(gs))
-	for k := range gs {
-		next[k], edge[k] = gs[k].seq, r0(gs[k])
+	r.link.got = func(b []byte, v wire.Vnet) { // of any of them
+		var p wire.Packet
+		if d := p.Parse(b, &wire.Vnet{}); d != wire.DropNone {
+			t.Fatalf("frame to guest: %v", d)
+		}
+		r.sport, r.dport = p.DstPort, p.SrcPort
+		r.frame(b, v)
+		cs[p.DstPort-41000].hear(r.out[len(r.out)-1])
 	}
-	base := next[0]
-	play := func(k int) int {
-		g := gs[k]
-		r.sport, r.dport = uint16(41000+k), uint16(g.host.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Port())
-		from := int(next[k] - base)
-		n := min(1460, len(sent[k])-from, int(int32(edge[k]-next[k])))
-		if n > 0 {
-			g.seq = next[k]
-			g.send(wire.ACK, sent[k][from:from+n])
-		}
-		r.turn(0)
-		for _, s := range r.take() {
-			if e := s.ack + uint32(s.win)<<ourShift; int32(e-edge[k]) > 0 {
-				edge[k] = e
+	for idle := 0; idle < 50; idle++ {
+		for _, c := range cs {
+			if c.play(); c.progress {
+				c.progress, idle = false, 0
 			}
-			if int32(s.ack-next[k]) > 0 || n > 0 {
-				next[k] = s.ack
-			}
-		}
-		return n
-	}
-	for idle := 0; idle < 50; {
-		busy := false
-		for k := range gs {
-			before := next[k]
-			if play(k); next[k] != before {
-				busy = true
-			}
-		}
-		if idle++; busy {
-			idle = 0
 		}
 	}
 	if r.env.Drops[wire.DropPendingFull] == 0 {
 		t.Fatal("the pool was not exhausted")
 	}
 	r.tcp.pool.clear(&hog)
-	for k, g := range gs {
-		want := int(next[k] - base)
+	for _, c := range cs {
 		got := make(chan []byte)
-		go func() { b := make([]byte, want); n, _ := io.ReadFull(g.host, b); got <- b[:n] }()
-		r.sport, r.dport = uint16(41000+k), uint16(g.host.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Port())
-		i := flow.Index(k)
-		r.until("drained", func() bool { return r.tcp.conns[i].pend.bytes == 0 })
-		if b := <-got; !bytes.Equal(b, sent[k][:want]) {
-			t.Errorf("connection %d: %d of %d bytes, or other ones", k, len(b), want)
+		want := c.next
+		go func() { b := make([]byte, want); n, _ := io.ReadFull(c.host, b); got <- b[:n] }()
+		r.until("drained", func() bool { return r.tcp.conns[c.i].pend.bytes == 0 })
+		if b := <-got; !bytes.Equal(b, c.data[:want]) {
+			t.Errorf("connection %d: %d of %d bytes, or other ones", c.i, len(b), want)
 		}
-		r.take()
-		r.guest(seg{flags: wire.RST, seq: uint32(r.tcp.conns[i].rcvNxt)})
+		r.sport, r.dport = c.sp, c.dp
+		r.guest(seg{flags: wire.RST, seq: uint32(r.tcp.conns[c.i].rcvNxt)})
 		r.turn(0)
 	}
 	if r.tcp.pool.used != 0 || r.tcp.credit != 0 || !r.gone() {

@@ -126,7 +126,9 @@ func (t *TCP) one(i flow.Index, seg wire.TCP, fresh bool) int {
 	case f&wire.RST != 0:
 		return t.reset(i, seq)
 	case c.isKeepAlive(seq, end, f):
-		t.keepAlive(i, seg)
+		if fresh { // else a single byte that was taken the first time
+			t.keepAlive(i, seg)
+		}
 		return segDone
 	case !c.acceptable(seq, end):
 		t.later(i, true)

@@ -177,27 +177,7 @@ func soak(t *testing.T, seed uint64, loss int) {
 		_ = p.host.SetReadBuffer(32 << 10)
 	}
 	want := fill(rnd.IntN(most), 2)
-	wrote, read := make(chan error, 1), make(chan []byte, 1)
-	go func() {
-		_, err := p.host.Write(want)
-		p.host.CloseWrite()
-		wrote <- err
-	}()
-	go func() {
-		var all []byte
-		b := make([]byte, 4096)
-		for {
-			n, err := p.host.Read(b)
-			all = append(all, b[:n]...)
-			if err != nil {
-				if err != io.EOF {
-					all = append(all, err.Error()...)
-				}
-				read <- all
-				return
-			}
-		}
-	}()
+	wrote, read := p.hostSide(want)
 	start := time.Now()
 	for k := 0; !r.gone(); k++ {
 		if loss > 0 || seed%2 == 1 {
@@ -231,4 +211,30 @@ func soak(t *testing.T, seed uint64, loss int) {
 	if r.tcp.pool.used != 0 || r.tcp.credit != 0 {
 		t.Errorf("%d chunks, credit %d left", r.tcp.pool.used, r.tcp.credit)
 	}
+}
+
+// hostSide writes and ends, and reads to the end in small pieces, both at once.
+func (p *peer) hostSide(want []byte) (wrote chan error, read chan []byte) {
+	wrote, read = make(chan error, 1), make(chan []byte, 1)
+	go func() {
+		_, err := p.host.Write(want)
+		p.host.CloseWrite()
+		wrote <- err
+	}()
+	go func() {
+		var all []byte
+		b := make([]byte, 4096)
+		for {
+			n, err := p.host.Read(b)
+			all = append(all, b[:n]...)
+			if err != nil {
+				if err != io.EOF {
+					all = append(all, err.Error()...)
+				}
+				read <- all
+				return
+			}
+		}
+	}()
+	return wrote, read
 }

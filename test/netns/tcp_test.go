@@ -164,7 +164,7 @@ func TestShortConnections_200InARow_AllAnswer(t *testing.T) {
 	})
 }
 
-// 4 MiB, 50 times: none takes more than five times the median.
+// 4 MiB, 50 times: none takes more than five times the median. A stall waits for a retransmission timer, 200 ms at least: what is shorter is the machine.
 func TestOutbound_4MiB50Times_NoStall(t *testing.T) {
 	families(t, func(t *testing.T, listen, to string) {
 		a := server(t, listen, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
@@ -173,7 +173,7 @@ func TestOutbound_4MiB50Times_NoStall(t *testing.T) {
 			median, _ := strconv.Atoi(out[0])
 			slowest, _ := strconv.Atoi(out[1])
 			t.Logf("MTU %s: median %d us, slowest %d us", mtu, median, slowest)
-			if slowest > 5*median && slowest > 100_000 {
+			if slowest > 5*median && slowest > 200_000 {
 				t.Errorf("MTU %s: slowest transfer %d us, median %d us", mtu, slowest, median)
 			}
 		}
