@@ -5,6 +5,7 @@ package isolation
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 
 	"passt/internal/sys"
@@ -167,7 +168,12 @@ func joinStep(s priv.JoinStep, o *JoinOpts) string {
 }
 
 // OpenNamespace opens a namespace by its path, for JoinOpts.
+//
+//	errors: also what is no regular file, as a namespace is: opening a pipe would wait for its writer
 func OpenNamespace(path string) (sys.FD, error) {
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return sys.NoFD, fmt.Errorf("open namespace %s: it is no namespace (mode %v)", path, fi.Mode())
+	}
 	fd, e := priv.OpenRead(path)
 	if e != 0 {
 		return sys.NoFD, fmt.Errorf("open namespace %s: %w", path, e)

@@ -4,6 +4,7 @@ package isolation
 
 import (
 	"fmt"
+	"os/signal"
 
 	"passt/internal/sys/priv"
 )
@@ -19,6 +20,7 @@ func LockdownSupervisor() (abi int, err error) { return lockdown(0, landlockDeny
 
 // LockdownAgent takes everything but the named capabilities from the agent; it has no children, so signals go too.
 func LockdownAgent(keep ...Cap) (abi int, err error) {
+	leaveSignals()
 	if abi, err = lockdown(capMask(keep), landlockDeny{signals: true}); err != nil {
 		return abi, err
 	}
@@ -26,6 +28,13 @@ func LockdownAgent(keep ...Cap) (abi int, err error) {
 		return abi, fmt.Errorf("not dumpable: %w", e)
 	}
 	return abi, dieWithParent()
+}
+
+// leaveSignals makes agent and worker ignore the signals that end a service or a terminal's job: service managers and the terminal
+// send them to every process at once, and the supervisor says how it ends. Dying of one in the Go way also takes calls that the
+// filters forbid, and would look like an attack. The end of the supervisor ends both in any case.
+func leaveSignals() {
+	signal.Ignore(priv.SIGTERM, priv.SIGQUIT, priv.SIGINT, priv.SIGHUP, priv.SIGPIPE)
 }
 
 func lockdown(keep uint64, deny landlockDeny) (abi int, err error) {

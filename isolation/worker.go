@@ -59,6 +59,7 @@ func WorkerStage1(argv []string) error {
 //
 //	out: Landlock's ABI, 0 where the kernel has none (for a debug line)
 func WorkerStage2() (abi int, err error) {
+	leaveSignals()
 	if e := priv.Dumpable(false); e != 0 {
 		return 0, fmt.Errorf("not dumpable: %w", e)
 	}

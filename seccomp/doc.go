@@ -9,9 +9,9 @@
 //
 //	policy*.go ──► gen/ (libseccomp, build time) ──► programs/ROLE.ARCH.bpf ──go:embed──► Load(role)
 //	    │                                                   │
-//	    └──► Allowed (rules as written, sim.go) ◄── equal? ──► Run (the program, sim.go), walk.go (all its paths)
+//	    └──► audit.Allowed (rules as written) ◄── equal? ──► audit.Run (the program), audit.Compare (all its paths)
 //
-// To allow one more call: add one line to a list, run `make policy`, and read the diff of testdata/ and
-// docs/policy.md. Everything that is not in the list ends the whole process with SIGSYS; so do calls of a foreign
+// To allow one more call: add one line to a list, run `make policy`, and read the diff of audit/testdata/ and
+// docs/policy.md. Everything that is not in the list ends the whole process with SIGSYS (the worker's list: stops, notify.go); so do calls of a foreign
 // architecture and, on amd64, x32 calls.
 package seccomp

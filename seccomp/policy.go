@@ -17,8 +17,9 @@ const (
 	cloneThreadAMD64 = cloneThread | unix.CLONE_SETTLS
 )
 
-// runtimeAll is what the Go runtime needs in every role. It relies on GODEBUG asyncpreemptoff=1 (no tgkill),
-// updatemaxprocs=0, containermaxprocs=0 and decoratemappings=0 (no openat, sched_getaffinity, prctl).
+// runtimeAll is what the Go runtime needs in every role. It relies on GODEBUG updatemaxprocs=0, containermaxprocs=0 and
+// decoratemappings=0 (no openat, sched_getaffinity, prctl; cmd/passt sets them), in the worker also on
+// asyncpreemptoff=1 (no tgkill; isolation sets it in the worker's environment).
 func runtimeAll() []Rule {
 	const anon = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
 	return []Rule{
@@ -50,5 +51,6 @@ func runtimeThreads() []Rule {
 		{Call: "rt_sigaction", By: goRuntime, Why: "default action before dying of a signal", Cold: dying},
 		{Call: "getpid", By: goRuntime, Why: "the PID file's number (also internal/sys/priv/ids.go); dying of a signal", Cold: dying},
 		{Call: "tgkill", Args: []Cond{is(2, uint64(unix.SIGHUP), uint64(unix.SIGINT))}, By: goRuntime, Why: "dying of SIGHUP or SIGINT", Cold: dying},
+		{Call: "tgkill", Args: []Cond{is(2, uint64(unix.SIGURG))}, By: goRuntime, Why: "preemption; a process that does not expect SIGURG ignores it", Cold: "builds without the Makefile's settings only"},
 	}
 }

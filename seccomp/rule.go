@@ -85,24 +85,3 @@ func Rules(role Role, arch string) []Rule {
 	}
 	return out
 }
-
-// Match is one way to satisfy a rule: every argument with one mask and one value.
-type Match struct {
-	Arg         int
-	Mask, Value uint64
-}
-
-// Expand gives all combinations of a rule's values; one empty combination for a rule without conditions.
-func (r *Rule) Expand() [][]Match {
-	out := [][]Match{nil}
-	for _, c := range r.Args {
-		var next [][]Match
-		for _, m := range out {
-			for _, v := range c.Values {
-				next = append(next, append(m[:len(m):len(m)], Match{c.Arg, c.Mask, v}))
-			}
-		}
-		out = next
-	}
-	return out
-}

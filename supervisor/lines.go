@@ -40,5 +40,5 @@ func (l *lineLimit) note() string {
 	}
 	n := l.lost
 	l.lost = 0
-	return fmt.Sprintf("worker: %d lines left out, it writes more than %d a second", n, 1e9/lineNs)
+	return fmt.Sprintf("worker: %d lines left out, it writes more than %d a second", n, 1_000_000_000/lineNs)
 }

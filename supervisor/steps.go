@@ -370,9 +370,9 @@ func (s *Supervisor) bootWorker() error {
 	return nil
 }
 
-// workerLine writes a log line of the worker: level and text.
+// workerLine writes a log line of the worker: level and text. Who asks for its debug lines gets them all.
 func (s *Supervisor) workerLine(b []byte) {
-	if len(b) < 2 || logx.Level(b[0]) > s.log.Level || !s.lines.take(sys.NowNs()) {
+	if len(b) < 2 || logx.Level(b[0]) > s.log.Level || s.log.Level < logx.Debug && !s.lines.take(sys.NowNs()) {
 		return
 	}
 	if n := s.lines.note(); n != "" {

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// What the seccomp lists rely on, also in a build without the Makefile's flags (which add asyncpreemptoff=1, a setting
+// that cannot stand here; the lists of supervisor and agent live without it).
+//
+//go:debug updatemaxprocs=0
+//go:debug containermaxprocs=0
+//go:debug decoratemappings=0
+
 // Command passt is the one binary of the project. The name it is called by chooses the program (passt, pasta), a
 // private word the role of a process that it started itself.
 package main

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gen compiles the lists of package seccomp with libseccomp. It writes, relative to its own folder,
-// ../programs (filter programs and the table of call numbers), ../testdata (their text) and ../../docs/policy.md.
+// ../programs (filter programs and the table of call numbers), ../audit/testdata (their text) and ../../docs/policy.md.
 // It is a module of its own, so that neither cgo nor libseccomp touches the program that is shipped.
 package main
 
@@ -15,6 +15,7 @@ import (
 	lib "github.com/seccomp/libseccomp-golang"
 
 	"passt/seccomp"
+	"passt/seccomp/audit"
 )
 
 func main() {
@@ -24,18 +25,24 @@ func main() {
 	names := map[string]int{}
 	for _, role := range seccomp.Roles() {
 		for _, arch := range seccomp.Architectures() {
-			prog, err := compile(role, arch)
+			prog, err := compile(role, arch, lib.ActKillProcess)
 			must(err)
 			base := role.String() + "." + arch
 			must(write("../programs/"+base+".bpf", prog))
-			text, err := seccomp.Golden(role, arch, prog)
+			text, err := audit.Golden(role, arch, prog)
 			must(err)
-			must(write("../testdata/"+base+".golden", []byte(text)))
+			must(write("../audit/testdata/"+base+".golden", []byte(text)))
 			names[base] = len(prog) / 8
+			if role != seccomp.WorkerPasta {
+				continue
+			}
+			prog, err = compile(role, arch, lib.ActNotify)
+			must(err)
+			must(write("../programs/"+role.String()+"-notify."+arch+".bpf", prog))
 		}
 		fmt.Printf("%-14s %d rules, %d instructions amd64, %d arm64\n", role, len(seccomp.Rules(role, "amd64")), names[role.String()+".amd64"], names[role.String()+".arm64"])
 	}
-	must(write("../../docs/policy.md", []byte(seccomp.Document())))
+	must(write("../../docs/policy.md", []byte(audit.Document())))
 }
 
 func must(err error) {
@@ -93,9 +100,10 @@ func numbers() []byte {
 	return b.Bytes()
 }
 
-// compile makes the program of one role for one architecture.
-func compile(role seccomp.Role, arch string) ([]byte, error) {
-	f, err := lib.NewFilter(lib.ActKillProcess)
+// compile makes the program of one role for one architecture. otherwise is the answer to a call outside of the list;
+// a call of a foreign architecture always kills.
+func compile(role seccomp.Role, arch string, otherwise lib.ScmpAction) ([]byte, error) {
+	f, err := lib.NewFilter(otherwise)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +162,7 @@ func export(f *lib.ScmpFilter) ([]byte, error) {
 }
 
 func add(f *lib.ScmpFilter, nr lib.ScmpSyscall, r *seccomp.Rule) error {
-	for _, m := range r.Expand() {
+	for _, m := range audit.Expand(r) {
 		if len(m) == 0 {
 			return f.AddRuleExact(nr, lib.ActAllow)
 		}

@@ -52,6 +52,7 @@ func key(rule int, port uint16) uint64 { return uint64(rule)<<16 | uint64(port) 
 //
 //	errors: the first port of a rule that is not best-effort; a best-effort rule of which no port could be bound
 func (l *Listeners) OpenAll() error {
+	defer reserve()()
 	for i := range l.rules {
 		r := &l.rules[i]
 		if r.Flags&fwd.RuleScan != 0 {
@@ -81,6 +82,21 @@ func (l *Listeners) OpenAll() error {
 		}
 	}
 	return nil
+}
+
+// reserve holds descriptors back until the returned function runs: best-effort rules bind until none is left, and the rest of
+// the start needs some.
+func reserve() func() {
+	const spare = 32
+	var held [spare]sys.FD
+	for i := range held {
+		held[i], _ = sys.Socket(sys.AFInet, sys.SockStream, 0) // NoFD: none to hold back
+	}
+	return func() {
+		for _, fd := range held {
+			sys.Close(fd)
+		}
+	}
 }
 
 func protoName(p uint8) string {

@@ -387,3 +387,34 @@ func TestGrant_WorkerGone_ErrorNotHang(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestOpenAll_OutOfDescriptors_SomeAreLeft: what comes after the listeners, the tap's descriptor for one, still finds room.
+func TestOpenAll_OutOfDescriptors_SomeAreLeft(t *testing.T) {
+	needNS(t)
+	tb := newTable(t, fwd.PifHost, usual(), rule(fwd.ProtoTCP, 21000, 21999, func(r *fwd.Rule) { r.Flags |= fwd.RuleBestEffort }))
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	top, err := unix.FcntlInt(uintptr(tb.w.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(top)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(top) + 100, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err = tb.OpenAll()
+	r, w, e := sys.Pipe(4096)
+	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); e != nil {
+		t.Fatal(e)
+	}
+	if err != nil || len(tb.open) < 60 || len(tb.open) > 70 {
+		t.Errorf("%v, %d open, want about 100 - 32", err, len(tb.open))
+	}
+	if e != 0 {
+		t.Errorf("nothing left: %v", e)
+	}
+	sys.Close(r)
+	sys.Close(w)
+}

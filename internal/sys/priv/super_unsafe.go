@@ -184,6 +184,8 @@ func IsProcfs(path string) bool {
 const (
 	SIGTERM = unix.SIGTERM
 	SIGQUIT = unix.SIGQUIT
+	SIGINT  = unix.SIGINT
+	SIGHUP  = unix.SIGHUP
 	SIGPIPE = unix.SIGPIPE
 )
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"passt/seccomp"
 )
 
 // Data is what a filter sees of a call (struct seccomp_data, seccomp(2)).
@@ -22,7 +22,12 @@ type Data struct {
 const (
 	Allow = 0x7fff0000 // SECCOMP_RET_ALLOW
 	Kill  = 0x80000000 // SECCOMP_RET_KILL_PROCESS
+	// Notify is SECCOMP_RET_USER_NOTIF: the call stops until the listener's holder has decided.
+	Notify = 0x7fc00000
 )
+
+// x32Bit marks calls of the x32 interface on amd64 (__X32_SYSCALL_BIT).
+const x32Bit = 1 << 30
 
 // ArchToken gives AUDIT_ARCH_X86_64 or AUDIT_ARCH_AARCH64.
 func ArchToken(arch string) uint32 {
@@ -151,48 +156,25 @@ func run(p []insn, d *Data) (verdict uint32, steps int) {
 	}
 }
 
-// Numbers gives the numbers of all calls of an architecture by name, and with names[nr] back.
-func Numbers(arch string) (byName map[string]uint32, names map[uint32]string) {
-	byName, names = map[string]uint32{}, map[uint32]string{}
-	b, err := programs.ReadFile("programs/syscalls.txt")
-	if err != nil {
-		return
-	}
-	column := 1
-	if arch == "arm64" {
-		column = 2
-	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue
-		}
-		if nr, err := strconv.ParseUint(f[column], 10, 32); err == nil { // "-1": not there
-			byName[f[0]], names[uint32(nr)] = uint32(nr), f[0]
-		}
-	}
-	return
-}
-
 // Allowed evaluates the rules as they are written, one by one: what the program has to agree with.
-func Allowed(rules []Rule, arch string, d *Data) bool {
-	byName, _ := Numbers(arch)
+func Allowed(rules []seccomp.Rule, arch string, d *Data) bool {
+	byName, _ := seccomp.Numbers(arch)
 	return allowed(rules, byName, arch, d)
 }
 
-func allowed(rules []Rule, byName map[string]uint32, arch string, d *Data) bool {
+func allowed(rules []seccomp.Rule, byName map[string]uint32, arch string, d *Data) bool {
 	if d.Arch != ArchToken(arch) {
 		return false
 	}
 	for i := range rules {
-		if nr, ok := byName[rules[i].Call]; ok && nr == d.Nr && rules[i].holds(d) {
+		if nr, ok := byName[rules[i].Call]; ok && nr == d.Nr && ruleHolds(&rules[i], d) {
 			return true
 		}
 	}
 	return false
 }
 
-func (r *Rule) holds(d *Data) bool {
+func ruleHolds(r *seccomp.Rule, d *Data) bool {
 	for _, c := range r.Args {
 		one := false
 		for _, v := range c.Values {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"passt/seccomp"
 )
 
 // Golden is the text of a program that stands in testdata/: every way through it that allows a call, in the order of
 // call numbers, then the instructions. The first part does not depend on how libseccomp arranges the tests.
-func Golden(role Role, arch string, prog []byte) (string, error) {
+func Golden(role seccomp.Role, arch string, prog []byte) (string, error) {
 	p, err := decode(prog)
 	if err != nil {
 		return "", err
 	}
-	_, names := Numbers(arch)
+	_, names := seccomp.Numbers(arch)
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s on %s: %d instructions\n\n# verdicts: everything else ends the process\n", role, arch, len(p))
 	for _, l := range verdicts(p, names) {
@@ -155,7 +157,7 @@ func wordName(off uint32) string {
 }
 
 // Text is a rule as a user reads it: name and conditions, without reasons.
-func (r *Rule) Text() string {
+func Text(r *seccomp.Rule) string {
 	var args []string
 	for _, c := range r.Args {
 		var values []string
@@ -163,7 +165,7 @@ func (r *Rule) Text() string {
 			values = append(values, fmt.Sprintf("%#x", v))
 		}
 		word := fmt.Sprintf("a%d", c.Arg)
-		if c.Mask != fullMask {
+		if c.Mask != uint64(fullMask) {
 			word = fmt.Sprintf("a%d without bits %#x", c.Arg, ^c.Mask)
 		}
 		args = append(args, word+" = "+strings.Join(values, " or "))
@@ -172,12 +174,12 @@ func (r *Rule) Text() string {
 }
 
 // Explain is the policy of one role as text: each rule with its reason.
-func Explain(role Role, arch string) string {
+func Explain(role seccomp.Role, arch string) string {
 	var b strings.Builder
-	prog := Program(role, arch)
+	prog := seccomp.Program(role, arch)
 	fmt.Fprintf(&b, "%s on %s: %d instructions. Any other call ends the process (SIGSYS).\n", role, arch, len(prog)/8)
-	for _, r := range Rules(role, arch) {
-		fmt.Fprintf(&b, "\n%s\n    why:  %s\n    by:   %s\n", r.Text(), r.Why, r.By)
+	for _, r := range seccomp.Rules(role, arch) {
+		fmt.Fprintf(&b, "\n%s\n    why:  %s\n    by:   %s\n", Text(&r), r.Why, r.By)
 		if r.Cold != "" {
 			fmt.Fprintf(&b, "    rare: %s\n", r.Cold)
 		}
@@ -187,9 +189,9 @@ func Explain(role Role, arch string) string {
 
 // Unused gives the rules of a role, on this architecture's list, whose call was not seen (names as strace prints
 // them) and that do not say why it may be unseen. Options of one call cannot be told apart by name.
-func Unused(role Role, arch string, seen map[string]bool) []Rule {
-	var out []Rule
-	for _, r := range Rules(role, arch) {
+func Unused(role seccomp.Role, arch string, seen map[string]bool) []seccomp.Rule {
+	var out []seccomp.Rule
+	for _, r := range seccomp.Rules(role, arch) {
 		if !seen[r.Call] && r.Cold == "" {
 			out = append(out, r)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
 import (
 	"encoding/binary"
@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"passt/seccomp"
 )
 
 func TestProgram_Text_IsTheGoldenOne(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
-		got, err := Golden(role, arch, Program(role, arch))
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		got, err := Golden(role, arch, seccomp.Program(role, arch))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,12 +27,12 @@ func TestProgram_Text_IsTheGoldenOne(t *testing.T) {
 }
 
 func TestProgram_AllPaths_SayWhatTheRulesSay(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
-		ends, err := Compare(Program(role, arch), Rules(role, arch), arch)
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		ends, err := Compare(seccomp.Program(role, arch), seccomp.Rules(role, arch), arch, Kill)
 		if err != nil {
 			t.Errorf("%v; run make policy", err)
 		}
-		if ends < len(Rules(role, arch)) {
+		if ends < len(seccomp.Rules(role, arch)) {
 			t.Errorf("only %d ends", ends)
 		}
 		t.Logf("%d ends compared", ends)
@@ -39,9 +41,9 @@ func TestProgram_AllPaths_SayWhatTheRulesSay(t *testing.T) {
 
 // The comparison itself has to notice: each constant of a program changed by one bit, and each rule left out.
 func TestCompare_ProgramsAndRulesThatDiffer_AreNoticed(t *testing.T) {
-	prog := Program(WorkerPasta, "amd64")
-	rules := Rules(WorkerPasta, "amd64")
-	p := mustDecode(t, WorkerPasta, "amd64")
+	prog := seccomp.Program(seccomp.WorkerPasta, "amd64")
+	rules := seccomp.Rules(seccomp.WorkerPasta, "amd64")
+	p := mustDecode(t, seccomp.WorkerPasta, "amd64")
 	missed := 0
 	for i, n := range p {
 		if n.code != opJEq && n.code != opAnd {
@@ -49,7 +51,7 @@ func TestCompare_ProgramsAndRulesThatDiffer_AreNoticed(t *testing.T) {
 		}
 		bad := slices.Clone(prog)
 		binary.LittleEndian.PutUint32(bad[8*i+4:], n.k^0x80)
-		if _, err := Compare(bad, rules, "amd64"); err == nil {
+		if _, err := Compare(bad, rules, "amd64", Kill); err == nil {
 			t.Logf("instruction %d with %#x instead of %#x makes no difference", i, n.k^0x80, n.k)
 			missed++
 		}
@@ -59,18 +61,18 @@ func TestCompare_ProgramsAndRulesThatDiffer_AreNoticed(t *testing.T) {
 		t.Errorf("%d changes were not noticed", missed)
 	}
 	for i := range rules {
-		if _, err := Compare(prog, slices.Delete(slices.Clone(rules), i, i+1), "amd64"); err == nil {
-			t.Errorf("rule %s may as well be left out", rules[i].Text())
+		if _, err := Compare(prog, slices.Delete(slices.Clone(rules), i, i+1), "amd64", Kill); err == nil {
+			t.Errorf("rule %s may as well be left out", Text(&rules[i]))
 		}
 	}
 }
 
 // Random calls near the policy: numbers that are listed, values that rules name, and bits beside them.
 func TestProgram_RandomCalls_SayWhatTheRulesSay(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
 		rng := rand.New(rand.NewPCG(2, uint64(role)))
-		rules, p := Rules(role, arch), mustDecode(t, role, arch)
-		byName, _ := Numbers(arch)
+		rules, p := seccomp.Rules(role, arch), mustDecode(t, role, arch)
+		byName, _ := seccomp.Numbers(arch)
 		values := []uint64{0, 1, 1<<64 - 1, 1 << 32}
 		for _, r := range rules {
 			for _, c := range r.Args {
@@ -80,7 +82,7 @@ func TestProgram_RandomCalls_SayWhatTheRulesSay(t *testing.T) {
 		hits := 0
 		for range 200_000 {
 			d := Data{Nr: rng.Uint32N(480), Arch: ArchToken(arch), IP: rng.Uint64()}
-			var named []Cond
+			var named []seccomp.Cond
 			if rng.IntN(4) > 0 {
 				r := rules[rng.IntN(len(rules))]
 				d.Nr, named = byName[r.Call], r.Args
@@ -115,7 +117,7 @@ func TestProgram_RandomCalls_SayWhatTheRulesSay(t *testing.T) {
 }
 
 func TestProgram_Size_StaysSmall(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
 		if n := len(mustDecode(t, role, arch)); n > 256 {
 			t.Errorf("%d instructions, more than 256", n)
 		}
@@ -123,8 +125,8 @@ func TestProgram_Size_StaysSmall(t *testing.T) {
 }
 
 func TestProgram_MostFrequentCalls_AreShortPaths(t *testing.T) {
-	byName, _ := Numbers("amd64")
-	p := mustDecode(t, WorkerPasta, "amd64")
+	byName, _ := seccomp.Numbers("amd64")
+	p := mustDecode(t, seccomp.WorkerPasta, "amd64")
 	for _, name := range []string{"sendto", "read", "write", "writev", "recvmsg", "recvmmsg", "recvfrom", "epoll_pwait", "splice"} {
 		if _, steps := run(p, &Data{Nr: byName[name], Arch: ArchToken("amd64")}); steps > 24 {
 			t.Errorf("%s takes %d instructions", name, steps)
@@ -133,7 +135,7 @@ func TestProgram_MostFrequentCalls_AreShortPaths(t *testing.T) {
 }
 
 func TestProgram_ForeignCalls_Die(t *testing.T) {
-	for _, role := range Roles() {
+	for _, role := range seccomp.Roles() {
 		for _, d := range []Data{
 			{Nr: 4, Arch: 0x40000003},                       // i386 by int 0x80: write there, stat here
 			{Nr: 1<<30 | 1, Arch: ArchToken("amd64")},       // x32 write
@@ -141,7 +143,7 @@ func TestProgram_ForeignCalls_Die(t *testing.T) {
 			{Nr: 1<<32 - 1, Arch: ArchToken("amd64")},       // no call
 			{Nr: 1, Arch: ArchToken("amd64") &^ 0x80000000}, // without the 64-bit mark
 		} {
-			if v, _, err := Run(Program(role, "amd64"), &d); v != Kill || err != nil {
+			if v, _, err := Run(seccomp.Program(role, "amd64"), &d); v != Kill || err != nil {
 				t.Errorf("%s: %+v: %#x %v", role, d, v, err)
 			}
 		}
@@ -149,7 +151,7 @@ func TestProgram_ForeignCalls_Die(t *testing.T) {
 }
 
 func TestDecode_BrokenPrograms_AreRefused(t *testing.T) {
-	good := Program(Supervisor, "amd64")
+	good := seccomp.Program(seccomp.Supervisor, "amd64")
 	for n := range len(good) {
 		if _, err := decode(good[:n]); err == nil {
 			t.Fatalf("cut at byte %d", n)
@@ -169,10 +171,10 @@ func TestDecode_BrokenPrograms_AreRefused(t *testing.T) {
 }
 
 func TestExplain_EveryRule_HasItsReason(t *testing.T) {
-	text := Explain(WorkerPasta, "amd64")
-	for _, r := range Rules(WorkerPasta, "amd64") {
-		if !strings.Contains(text, r.Text()+"\n    why:  "+r.Why) {
-			t.Errorf("%s is missing", r.Text())
+	text := Explain(seccomp.WorkerPasta, "amd64")
+	for _, r := range seccomp.Rules(seccomp.WorkerPasta, "amd64") {
+		if !strings.Contains(text, Text(&r)+"\n    why:  "+r.Why) {
+			t.Errorf("%s is missing", Text(&r))
 		}
 	}
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
-import "fmt"
+import (
+	"fmt"
+
+	"passt/seccomp"
+)
 
 // literal is one thing known about a call on a path through a program: word & mask OP value, or its contrary.
 type literal struct {
@@ -156,14 +160,15 @@ func conjunction(arch string, nr uint32, m []Match) []literal {
 // Compare proves that a program and a list of rules say the same about every call: it walks all paths of the program
 // and, at the end of each, all ways through the rules that are still open.
 //
+//	in:     otherwise, the verdict on calls outside of the list: Kill or Notify. Foreign and x32 calls must get Kill
 //	out:    how many ends were compared; the first call on which they differ, as an error
 //	panics: where a path can neither be shown possible nor impossible (never on a program of libseccomp's so far)
-func Compare(prog []byte, rules []Rule, arch string) (ends int, err error) {
+func Compare(prog []byte, rules []seccomp.Rule, arch string, otherwise uint32) (ends int, err error) {
 	p, err := decode(prog)
 	if err != nil {
 		return 0, err
 	}
-	byName, _ := Numbers(arch)
+	byName, _ := seccomp.Numbers(arch)
 	var all [][]literal
 	ofCall := map[uint32][][]literal{}
 	for i := range rules {
@@ -171,7 +176,7 @@ func Compare(prog []byte, rules []Rule, arch string) (ends int, err error) {
 		if !ok {
 			return 0, fmt.Errorf("seccomp: %s has no number on %s", rules[i].Call, arch)
 		}
-		for _, m := range rules[i].Expand() {
+		for _, m := range Expand(&rules[i]) {
 			c := conjunction(arch, nr, m)
 			all, ofCall[nr] = append(all, c), append(ofCall[nr], c)
 		}
@@ -183,12 +188,26 @@ func Compare(prog []byte, rules []Rule, arch string) (ends int, err error) {
 		}
 		split(known, rest, func(known []literal, rulesAllow bool) {
 			ends++
-			if rulesAllow != (verdict == Allow) && err == nil {
+			if (rulesAllow != (verdict == Allow) || !rulesAllow && verdict != refusal(known, arch, otherwise)) && err == nil {
 				err = fmt.Errorf("seccomp: program says %#x, rules say %v: %+v", verdict, rulesAllow, example(known))
 			}
 		})
 	})
 	return ends, err
+}
+
+// refusal is the verdict that a call outside of the list has to get: Kill wherever it may be one of a foreign
+// architecture or, on amd64, of x32.
+func refusal(known []literal, arch string, otherwise uint32) uint32 {
+	full := ^uint32(0)
+	if feasible(with(known, literal{offArch, full, opJEq, ArchToken(arch), true}), offArch) {
+		return Kill
+	}
+	x32 := with(with(known, literal{offNr, full, opJGe, x32Bit, false}), literal{offNr, full, opJEq, full, true}) // -1 is no call of any kind
+	if arch == "amd64" && feasible(x32, offNr) {
+		return Kill
+	}
+	return otherwise
 }
 
 // split follows the rules from what is known, forking where it leaves both answers open.

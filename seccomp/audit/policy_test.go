@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
 import (
 	"go/ast"
@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"passt/seccomp"
 )
 
 // never lists calls that no role may make. A change here is a change of what the project promises.
@@ -36,18 +38,18 @@ var neverWorker = strings.Fields(`
 	getpid eventfd eventfd2 pread64 pwrite64 preadv pwritev lseek ftruncate fallocate sendfile copy_file_range`)
 
 // each runs f for every role and architecture.
-func each(t *testing.T, f func(t *testing.T, role Role, arch string)) {
+func each(t *testing.T, f func(t *testing.T, role seccomp.Role, arch string)) {
 	t.Helper()
-	for _, role := range Roles() {
-		for _, arch := range Architectures() {
+	for _, role := range seccomp.Roles() {
+		for _, arch := range seccomp.Architectures() {
 			t.Run(role.String()+"/"+arch, func(t *testing.T) { f(t, role, arch) })
 		}
 	}
 }
 
-func mustDecode(t testing.TB, role Role, arch string) []insn {
+func mustDecode(t testing.TB, role seccomp.Role, arch string) []insn {
 	t.Helper()
-	p, err := decode(Program(role, arch))
+	p, err := decode(seccomp.Program(role, arch))
 	if err != nil {
 		t.Fatalf("%v; run make policy", err)
 	}
@@ -55,13 +57,13 @@ func mustDecode(t testing.TB, role Role, arch string) []insn {
 }
 
 func TestProgram_CallsOfTheNeverList_AreNotAllowed(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
-		byName, _ := Numbers(arch)
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		byName, _ := seccomp.Numbers(arch)
 		list := slices.Clone(never)
 		switch role {
-		case WorkerPasta:
+		case seccomp.WorkerPasta:
 			list = append(list, neverWorker...)
-		case Agent:
+		case seccomp.Agent:
 			list = append(list, "wait4", "waitid", "pidfd_send_signal", "dup3")
 		}
 		forbidden, known := map[uint32]string{}, 0
@@ -92,8 +94,8 @@ func TestProgram_CallsOfTheNeverList_AreNotAllowed(t *testing.T) {
 }
 
 func TestProgram_Mappings_AreNeverExecutableOrShared(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
-		byName, _ := Numbers(arch)
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		byName, _ := seccomp.Numbers(arch)
 		seen := 0
 		walk(mustDecode(t, role, arch), func(known []literal, verdict uint32) {
 			if nr, _ := exactly(known, offNr); verdict != Allow || nr != byName["mmap"] {
@@ -127,35 +129,35 @@ var fixed = map[string][]int{
 }
 
 func TestRules_EveryRule_IsWellFormed(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
-		byName, _ := Numbers(arch)
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		byName, _ := seccomp.Numbers(arch)
 		texts := map[string]bool{}
-		for _, r := range Rules(role, arch) {
+		for _, r := range seccomp.Rules(role, arch) {
 			if _, ok := byName[r.Call]; !ok {
 				t.Errorf("%s: no such call", r.Call)
 			}
 			if r.Why == "" || r.By == "" {
-				t.Errorf("%s: Why and By are needed", r.Text())
+				t.Errorf("%s: Why and By are needed", Text(&r))
 			}
-			if texts[r.Text()] {
-				t.Errorf("%s: twice", r.Text())
+			if texts[Text(&r)] {
+				t.Errorf("%s: twice", Text(&r))
 			}
-			texts[r.Text()] = true
+			texts[Text(&r)] = true
 			conds := map[int]bool{}
 			for _, c := range r.Args {
 				if conds[c.Arg] || c.Arg < 0 || c.Arg > 5 || len(c.Values) == 0 {
-					t.Errorf("%s: argument %d", r.Text(), c.Arg)
+					t.Errorf("%s: argument %d", Text(&r), c.Arg)
 				}
 				conds[c.Arg] = true
 				for _, v := range c.Values {
 					if v&^c.Mask != 0 { // libseccomp would mask the value too and allow more than is written
-						t.Errorf("%s: value %#x has bits outside of its mask", r.Text(), v)
+						t.Errorf("%s: value %#x has bits outside of its mask", Text(&r), v)
 					}
 				}
 			}
 			for _, arg := range fixed[r.Call] {
 				if !conds[arg] {
-					t.Errorf("%s: argument %d is free", r.Text(), arg)
+					t.Errorf("%s: argument %d is free", Text(&r), arg)
 				}
 			}
 		}
@@ -163,22 +165,22 @@ func TestRules_EveryRule_IsWellFormed(t *testing.T) {
 }
 
 func TestRules_Clone_IsAThreadAndNothingElse(t *testing.T) {
-	each(t, func(t *testing.T, role Role, arch string) {
-		for _, r := range Rules(role, arch) {
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		for _, r := range seccomp.Rules(role, arch) {
 			if r.Call != "clone" {
 				continue
 			}
 			want := map[string]uint64{"amd64": 0xd0f00, "arm64": 0x50f00}[arch]
 			if len(r.Args) != 1 || r.Args[0].Mask != fullMask || !slices.Equal(r.Args[0].Values, []uint64{want}) {
-				t.Errorf("%s", r.Text())
+				t.Errorf("%s", Text(&r))
 			}
 		}
 	})
 }
 
 func TestRules_SendTo_HasNoAddressInTheWorker(t *testing.T) {
-	byName, _ := Numbers("amd64")
-	rules := Rules(WorkerPasta, "amd64")
+	byName, _ := seccomp.Numbers("amd64")
+	rules := seccomp.Rules(seccomp.WorkerPasta, "amd64")
 	d := Data{Nr: byName["sendto"], Arch: ArchToken("amd64")}
 	if !allowed(rules, byName, "amd64", &d) {
 		t.Error("no sendto at all")
@@ -187,7 +189,7 @@ func TestRules_SendTo_HasNoAddressInTheWorker(t *testing.T) {
 		for _, arg := range []int{4, 5} {
 			d := d
 			d.Args[arg] = a
-			if v, _, _ := Run(Program(WorkerPasta, "amd64"), &d); v != Kill {
+			if v, _, _ := Run(seccomp.Program(seccomp.WorkerPasta, "amd64"), &d); v != Kill {
 				t.Errorf("argument %d = %#x: %#x", arg, a, v)
 			}
 		}
@@ -205,12 +207,12 @@ func wrappers(t *testing.T) (out []wrapper, byFile map[string][]string) {
 	t.Helper()
 	byFile = map[string][]string{}
 	for _, dir := range []string{"internal/sys", "internal/sys/priv"} {
-		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+		files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)
 		}
 		for _, f := range files {
-			rel := filepath.ToSlash(strings.TrimPrefix(f, "../"))
+			rel := filepath.ToSlash(strings.TrimPrefix(f, "../../"))
 			parsed, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.ParseComments)
 			if err != nil {
 				t.Skipf("%s does not parse: %v", rel, err)
@@ -257,12 +259,12 @@ func calls(fn *ast.FuncDecl) (out []string) {
 
 func TestRules_Wrappers_MatchBothWays(t *testing.T) {
 	all, byFile := wrappers(t)
-	for _, role := range Roles() {
+	for _, role := range seccomp.Roles() {
 		word, _, _ := strings.Cut(role.String(), "-")
 		has := map[string]bool{}
-		for _, r := range Rules(role, "amd64") {
+		for _, r := range seccomp.Rules(role, "amd64") {
 			has[r.Call] = true
-			if r.By != goRuntime && !slices.Contains(byFile[r.By], r.Call) {
+			if r.By != "go runtime" && !slices.Contains(byFile[r.By], r.Call) {
 				t.Errorf("%s: %s is not called in %s", role, r.Call, r.By)
 			}
 		}
@@ -280,20 +282,20 @@ func TestRules_Wrappers_MatchBothWays(t *testing.T) {
 }
 
 func TestUnused_SeenAndColdRules_AreLeftOut(t *testing.T) {
-	all := Unused(WorkerPasta, "amd64", nil)
-	some := Unused(WorkerPasta, "amd64", map[string]bool{"read": true, "write": true})
+	all := Unused(seccomp.WorkerPasta, "amd64", nil)
+	some := Unused(seccomp.WorkerPasta, "amd64", map[string]bool{"read": true, "write": true})
 	if len(some) != len(all)-2 {
 		t.Errorf("%d rules unused, %d after two were seen", len(all), len(some))
 	}
 	for _, r := range all {
 		if r.Cold != "" {
-			t.Errorf("%s is cold", r.Text())
+			t.Errorf("%s is cold", Text(&r))
 		}
 	}
 }
 
 func TestDocument_File_IsUpToDate(t *testing.T) {
-	b, err := os.ReadFile("../docs/policy.md")
+	b, err := os.ReadFile("../../docs/policy.md")
 	if err != nil || string(b) != Document() {
 		t.Errorf("docs/policy.md differs from the lists (%v): run make policy", err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
 import (
 	"fmt"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"passt/seccomp"
 )
 
 // A victim is this test program again: it loads a filter and does what victimEnv says. Its exit status tells that it
@@ -31,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func roleNamed(name string) Role {
-	for _, r := range Roles() {
+func roleNamed(name string) seccomp.Role {
+	for _, r := range seccomp.Roles() {
 		if r.String() == name {
 			return r
 		}
@@ -52,8 +54,13 @@ func victim(f []string) {
 	if task == "stopped" {
 		stopped(role, args[0])
 	}
+	if f[0] == "notify" {
+		if fd, err := seccomp.LoadNotify(seccomp.WorkerPasta); err != nil || fd < 0 {
+			os.Exit(noFilter)
+		}
+	}
 	if role != 0 { // "none" measures without a filter
-		if err := Load(role); err != nil {
+		if err := seccomp.Load(role); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(noFilter)
 		}
@@ -63,9 +70,9 @@ func victim(f []string) {
 }
 
 // stopped loads the listening filter, tells its descriptor, waits for a word and then makes a forbidden call.
-func stopped(role Role, call string) {
+func stopped(role seccomp.Role, call string) {
 	warm(4)
-	fd, err := LoadNotify(role)
+	fd, err := seccomp.LoadNotify(role)
 	if err != nil {
 		os.Exit(noFilter)
 	}
@@ -105,6 +112,7 @@ func format(d *Data) string {
 // tasks gives what a victim does before and after it is confined.
 func tasks(task string, args []string) (prepare, run func()) {
 	prepare = func() {}
+	var after func()
 	switch task {
 	case "calls":
 		prepare = func() { warm(4) }
@@ -114,6 +122,12 @@ func tasks(task string, args []string) (prepare, run func()) {
 				syscall.RawSyscall6(nr, a[0], a[1], a[2], a[3], a[4], a[5])
 			}
 		}
+	case "int80":
+		prepare = func() {
+			warm(4)
+			after = int80()
+		}
+		run = func() { after() }
 	case "time": // args: one call, how often; prints nanoseconds
 		prepare = func() { warm(4) }
 		run = func() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seccomp
+package audit
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"passt/seccomp"
 )
 
 func command(task string) *exec.Cmd {
@@ -36,7 +38,7 @@ func outcome(t testing.TB, task string) (syscall.WaitStatus, string) {
 
 func needFilter(t testing.TB) {
 	t.Helper()
-	if Program(WorkerPasta, runtime.GOARCH) == nil {
+	if seccomp.Program(seccomp.WorkerPasta, runtime.GOARCH) == nil {
 		t.Skip("no programs for " + runtime.GOARCH)
 	}
 	c := command("worker-pasta calls")
@@ -54,10 +56,10 @@ var notCalled = map[string]string{
 
 // samples gives one allowed call for each way to fulfil each rule. Free arguments are all ones: bad descriptors and
 // pointers, so that an allowed call changes nothing.
-func samples(role Role, arch string) (out []Data, rules []Rule) {
-	byName, _ := Numbers(arch)
-	for _, r := range Rules(role, arch) {
-		for _, m := range r.Expand() {
+func samples(role seccomp.Role, arch string) (out []Data, rules []seccomp.Rule) {
+	byName, _ := seccomp.Numbers(arch)
+	for _, r := range seccomp.Rules(role, arch) {
+		for _, m := range Expand(&r) {
 			d := Data{Nr: byName[r.Call], Arch: ArchToken(arch), Args: [6]uint64{1<<64 - 1, 1<<64 - 1, 1<<64 - 1, 1<<64 - 1, 1<<64 - 1, 1<<64 - 1}}
 			for _, c := range m {
 				d.Args[c.Arg] = c.Value
@@ -70,7 +72,7 @@ func samples(role Role, arch string) (out []Data, rules []Rule) {
 
 func TestVictim_AllowedCalls_Pass(t *testing.T) {
 	needFilter(t)
-	for _, role := range Roles() {
+	for _, role := range seccomp.Roles() {
 		task, n := role.String()+" calls", 0
 		calls, rules := samples(role, runtime.GOARCH)
 		for i := range calls {
@@ -87,7 +89,7 @@ func TestVictim_AllowedCalls_Pass(t *testing.T) {
 
 // beside gives, for each argument of an allowed call that some rule looks at, the same call with the nearest value
 // that no rule allows; and the next number that is not in the list.
-func beside(d Data, r *Rule, rules []Rule, byName map[string]uint32, arch string) (out []Data) {
+func beside(d Data, r *seccomp.Rule, rules []seccomp.Rule, byName map[string]uint32, arch string) (out []Data) {
 	for _, c := range r.Args {
 		for _, delta := range []uint64{1, ^uint64(0), 1 << 32, 1 << 63, 1 << 40} {
 			x := d
@@ -106,13 +108,13 @@ func beside(d Data, r *Rule, rules []Rule, byName map[string]uint32, arch string
 func TestVictim_CallsJustNotAllowed_DieBySIGSYS(t *testing.T) {
 	needFilter(t)
 	arch := runtime.GOARCH
-	byName, _ := Numbers(arch)
+	byName, _ := seccomp.Numbers(arch)
 	type job struct {
 		task, what string
 	}
 	var jobs []job
-	for _, role := range Roles() {
-		rules := Rules(role, arch)
+	for _, role := range seccomp.Roles() {
+		rules := seccomp.Rules(role, arch)
 		calls, of := samples(role, arch)
 		seen := map[string]bool{}
 		add := func(d Data, what string) {
@@ -166,7 +168,7 @@ func TestVictim_GoRuntime_LivesOnItsRules(t *testing.T) {
 
 func TestVictim_Panic_IsPrinted(t *testing.T) {
 	needFilter(t)
-	for _, role := range Roles() {
+	for _, role := range seccomp.Roles() {
 		if ws, out := outcome(t, role.String()+" panic"); ws.ExitStatus() != 2 || !strings.Contains(out, "the end of a victim") || !strings.Contains(out, "tasks_test.go") {
 			t.Errorf("%s: %#x %s", role, ws, out)
 		}
@@ -175,7 +177,7 @@ func TestVictim_Panic_IsPrinted(t *testing.T) {
 
 func TestVictim_Interrupt_EndsBrokersByThatSignal(t *testing.T) {
 	needFilter(t)
-	for _, role := range []Role{Supervisor, Agent} {
+	for _, role := range []seccomp.Role{seccomp.Supervisor, seccomp.Agent} {
 		c := command(role.String() + " signal")
 		r, err := c.StdoutPipe()
 		if err != nil {
@@ -196,7 +198,7 @@ func TestVictim_Interrupt_EndsBrokersByThatSignal(t *testing.T) {
 }
 
 func TestLoad_UnknownRole_IsRefused(t *testing.T) {
-	if err := Load(99); err == nil || !strings.Contains(err.Error(), "role 99") {
+	if err := seccomp.Load(99); err == nil || !strings.Contains(err.Error(), "role 99") {
 		t.Error(err)
 	}
 }
@@ -205,7 +207,7 @@ func TestLoad_UnknownRole_IsRefused(t *testing.T) {
 // a rule without conditions.
 func BenchmarkFilter(b *testing.B) {
 	needFilter(b)
-	byName, _ := Numbers(runtime.GOARCH)
+	byName, _ := seccomp.Numbers(runtime.GOARCH)
 	const bad = 1<<64 - 1
 	for _, c := range []struct {
 		name string
@@ -217,7 +219,7 @@ func BenchmarkFilter(b *testing.B) {
 		{"setsockopt", Data{Nr: byName["setsockopt"], Args: [6]uint64{bad, unix.IPPROTO_UDP, unix.UDP_SEGMENT}}},
 		{"madvise", Data{Nr: byName["madvise"], Args: [6]uint64{bad, 0, unix.MADV_DONTNEED}}},
 	} {
-		for _, role := range []string{"none", WorkerPasta.String()} {
+		for _, role := range []string{"none", seccomp.WorkerPasta.String()} {
 			b.Run(c.name+"/"+role, func(b *testing.B) {
 				_, out := outcome(b, fmt.Sprintf("%s time %s %d", role, format(&c.d), b.N))
 				ns, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
