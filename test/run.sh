@@ -16,19 +16,18 @@ quick=$(go list ./... | grep -v -e /test/netns -e /test/bench -e /test/trace)
 # shellcheck disable=SC2086
 part go test -v -timeout 10m $quick >"$log.out" 2>&1 || true
 grep -E '^(ok|FAIL|---? FAIL|panic:|\?)|trusted base|_test.go' "$log.out" | grep -v 'no test files'
-cat "$log.out" >>"$log"
 rm -f "$log.out"
 [ $status = 0 ] && grep -q -E '^(FAIL|panic:)' "$log" && status=1
 # The seccomp programs are what their source says: regenerate and compare.
 policy() {
 	if ! pkg-config --exists libseccomp; then
+		echo "    policy_test.go:0: libseccomp's headers are not installed"
 		echo "--- SKIP: TestPolicy_Regenerated_Same"
-		echo "    libseccomp's headers are not installed"
 		return 0
 	fi
 	if [ "$(pkg-config --modversion libseccomp)" != 2.5.4 ]; then
+		echo "    policy_test.go:0: libseccomp $(pkg-config --modversion libseccomp) may order instructions differently; the golden files are from 2.5.4"
 		echo "--- SKIP: TestPolicy_Regenerated_Same"
-		echo "    libseccomp $(pkg-config --modversion libseccomp) may order instructions differently; the golden files are from 2.5.4"
 		return 0
 	fi
 	sums() { sha256sum seccomp/programs/* seccomp/audit/testdata/* docs/policy.md; }
@@ -46,7 +45,7 @@ if [ -d test/netns ]; then
 	part go test -v -count=1 -timeout 25m ./test/netns
 fi
 echo "== skipped, and why"
-grep -A1 -E '^ *--- SKIP' "$log" | sed 's/^--$//' | grep . || echo "none"
+awk '/_test\.go:[0-9]+: / {why = $0} /^ *--- SKIP/ {print; print why; n++} END {if (!n) print "none"}' "$log"
 passed=$(grep -c -E '^ *--- PASS' "$log")
 failed=$(grep -c -E '^ *--- FAIL' "$log")
 skipped=$(grep -c -E '^ *--- SKIP' "$log")
