@@ -187,13 +187,12 @@ func Explain(role seccomp.Role, arch string) string {
 	return b.String()
 }
 
-// Unused gives the rules of a role, on this architecture's list, whose call was not seen (names as strace prints
-// them) and that do not say why it may be unseen. Options of one call cannot be told apart by name.
-func Unused(role seccomp.Role, arch string, seen map[string]bool) []seccomp.Rule {
-	var out []seccomp.Rule
-	for _, r := range seccomp.Rules(role, arch) {
-		if !seen[r.Call] && r.Cold == "" {
-			out = append(out, r)
+// Matching gives the numbers of the rules that allow a call; none: it is forbidden. byName is from seccomp.Numbers.
+func Matching(rules []seccomp.Rule, byName map[string]uint32, d *Data) []int {
+	var out []int
+	for i := range rules {
+		if nr, ok := byName[rules[i].Call]; ok && nr == d.Nr && ruleHolds(&rules[i], d) {
+			out = append(out, i)
 		}
 	}
 	return out

@@ -281,17 +281,24 @@ func TestRules_Wrappers_MatchBothWays(t *testing.T) {
 	}
 }
 
-func TestUnused_SeenAndColdRules_AreLeftOut(t *testing.T) {
-	all := Unused(seccomp.WorkerPasta, "amd64", nil)
-	some := Unused(seccomp.WorkerPasta, "amd64", map[string]bool{"read": true, "write": true})
-	if len(some) != len(all)-2 {
-		t.Errorf("%d rules unused, %d after two were seen", len(all), len(some))
-	}
-	for _, r := range all {
-		if r.Cold != "" {
-			t.Errorf("%s is cold", Text(&r))
+func TestMatching_EachRule_IsFoundByItsCall(t *testing.T) {
+	each(t, func(t *testing.T, role seccomp.Role, arch string) {
+		rules := seccomp.Rules(role, arch)
+		byName, _ := seccomp.Numbers(arch)
+		calls, of := samples(role, arch)
+		for i := range calls {
+			found := false
+			for _, n := range Matching(rules, byName, &calls[i]) {
+				found = found || Text(&rules[n]) == Text(&of[i])
+			}
+			if !found {
+				t.Errorf("%s is not found by %+v", Text(&of[i]), calls[i])
+			}
 		}
-	}
+		if m := Matching(rules, byName, &Data{Nr: byName["execve"]}); len(m) != 0 {
+			t.Errorf("execve matches %v", m)
+		}
+	})
 }
 
 func TestDocument_File_IsUpToDate(t *testing.T) {
