@@ -12,6 +12,8 @@ part() {
 	[ "${PIPESTATUS[0]}" = 0 ] || status=1
 }
 export CGO_ENABLED=0
+# ip, sysctl, dhclient: not in an ordinary user's path on Debian.
+export PATH=$PATH:/usr/sbin:/sbin
 quick=$(go list ./... | grep -v -e /test/netns -e /test/bench -e /test/trace)
 # shellcheck disable=SC2086
 part go test -v -timeout 10m $quick >"$log.out" 2>&1 || true
@@ -44,6 +46,8 @@ part policy
 if [ -d test/netns ]; then
 	part go test -v -count=1 -timeout 25m ./test/netns
 fi
+# The calls of each role under a tracer, against its list; needs strace.
+part go test -v -count=1 -timeout 10m ./test/trace
 echo "== skipped, and why"
 awk '/_test\.go:[0-9]+: / {why = $0} /^ *--- SKIP/ {print; print why; n++} END {if (!n) print "none"}' "$log"
 passed=$(grep -c -E '^ *--- PASS' "$log")
