@@ -31,9 +31,9 @@ func runtimeAll() []Rule {
 		{Call: "munmap", By: goRuntime, Why: "the runtime's own tables after they grew; work queues of the collector", Cold: "large heaps only"},
 		{Call: "rt_sigreturn", By: goRuntime, Why: "end of a signal handler", Cold: "signals only"},
 		{Call: "restart_syscall", By: goRuntime, Why: "the kernel resumes a sleep after SIGSTOP and SIGCONT", Cold: "stopped processes only"},
-		{Call: "exit_group", By: goRuntime, Why: "end of the process"},
+		{Call: "exit_group", By: goRuntime, Why: "end of the process", Cold: "the supervisor's end kills the others first"},
 		{Call: "gettid", By: goRuntime, Why: "last step of a thread's start (Load waits for all steps before it)", Cold: "a thread started just before the filter"},
-		{Call: "clock_gettime", By: goRuntime, Why: "the clock", Cold: "machines without a usable vDSO only"},
+		{Call: "clock_gettime", By: goRuntime, Why: "the clock", Cold: "machines without a usable vDSO, CPU-time clocks of the collector only"},
 	}
 }
 

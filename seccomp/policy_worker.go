@@ -23,6 +23,9 @@ const (
 	goRuntime = "go runtime" // Go 1.26
 )
 
+// splicing says when the loopback path takes pipes: where it does not copy.
+const splicing = "loopback path on hosts without BBR only"
+
 // workerHot is the data path. Calls without conditions are free: the kernel remembers that they always pass.
 func workerHot() []Rule {
 	return []Rule{
@@ -30,13 +33,12 @@ func workerHot() []Rule {
 		{Call: "epoll_ctl", Args: []Cond{is(1, unix.EPOLL_CTL_ADD, unix.EPOLL_CTL_DEL, unix.EPOLL_CTL_MOD)}, By: sysEpoll, Why: "what the loop waits for"},
 		{Call: "read", By: sysIO, Why: "frames from the tap; the runtime's wake-up"},
 		{Call: "write", By: sysIO, Why: "frames to the tap, requests to the broker, text of a panic"},
-		{Call: "readv", By: sysIO, Why: "frames with their header apart", Cold: "read suffices where a frame lies in one piece"},
 		{Call: "writev", By: sysIO, Why: "frames to the tap, header and payload apart"},
 		{Call: "epoll_pwait", By: sysEpoll, Why: "the loop's wait; the runtime's poller"},
 		{Call: "recvfrom", By: sysIO, Why: "payload from a TCP or ping socket; dropping what was acknowledged"},
 		{Call: "recvmsg", By: sysIO, Why: "peeking into several buffers, datagrams with their packet information, descriptors from the brokers"},
 		{Call: "recvmmsg", By: sysUDP, Why: "several datagrams at once"},
-		{Call: "splice", By: sysSplice, Why: "loopback path: socket to pipe to socket without a copy"},
+		{Call: "splice", By: sysSplice, Why: "loopback path: socket to pipe to socket without a copy", Cold: splicing},
 	}
 }
 
@@ -59,24 +61,17 @@ func workerOptions() []Rule {
 		return Rule{Call: "setsockopt", Args: option(level, name), By: sysOpt, Why: why, Cold: cold}
 	}
 	return []Rule{
-		get(unix.IPPROTO_TCP, unix.TCP_INFO, "TCP_INFO: what the peer has acknowledged, window and round trip", ""),
 		get(unix.SOL_SOCKET, unix.SO_ERROR, "SO_ERROR: why a connection failed", ""),
-		get(unix.SOL_SOCKET, unix.SO_SNDBUF, "SO_SNDBUF: how large a window the socket can take", "one size is asked for per run"),
-		get(unix.SOL_SOCKET, unix.SO_MEMINFO, "SO_MEMINFO: how full the socket's buffers are", "memory pressure only"),
-		get(unix.IPPROTO_TCP, unix.TCP_CONGESTION, "TCP_CONGESTION: chooses between splice and copy", "loopback path only"),
-		set(unix.SOL_SOCKET, unix.SO_PEEK_OFF, "SO_PEEK_OFF: where the next peek begins", "kernels before 6.9 refuse it for TCP"),
+		get(unix.IPPROTO_TCP, unix.TCP_CONGESTION, "TCP_CONGESTION: chooses between splice and copy", ""),
+		set(unix.SOL_SOCKET, unix.SO_PEEK_OFF, "SO_PEEK_OFF: where the next peek begins", ""),
 		set(unix.IPPROTO_TCP, unix.TCP_QUICKACK, "TCP_QUICKACK: acknowledge at once on the loopback path", ""),
 		set(unix.IPPROTO_TCP, unix.TCP_NODELAY, "TCP_NODELAY: no waiting for more", ""),
-		set(unix.IPPROTO_TCP, unix.TCP_CORK, "TCP_CORK: several writes as one segment", "bulk transfers only"),
-		set(unix.IPPROTO_UDP, unix.UDP_SEGMENT, "UDP_SEGMENT: many datagrams in one call", ""),
+		set(unix.IPPROTO_UDP, unix.UDP_SEGMENT, "UDP_SEGMENT: many datagrams in one call", "bursts of datagrams from the guest only"),
 		set(unix.IPPROTO_IP, unix.IP_TTL, "IP_TTL: the guest's time to live", "only where the guest's differs from the default"),
 		set(unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, "IPV6_UNICAST_HOPS: the guest's hop limit", "only where the guest's differs from the default"),
 		set(unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, "IP_MULTICAST_TTL: the same for multicast", "multicast from the guest only"),
 		set(unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, "IPV6_MULTICAST_HOPS: the same for multicast", "multicast from the guest only"),
 		set(unix.SOL_SOCKET, unix.SO_LINGER, "SO_LINGER: close with a reset", ""),
 		set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, "SO_KEEPALIVE: notice a dead peer", "idle connections only"),
-		set(unix.SOL_SOCKET, unix.SO_RCVLOWAT, "SO_RCVLOWAT: fewer wake-ups", "bulk transfers only"),
-		set(unix.SOL_SOCKET, unix.SO_SNDBUF, "SO_SNDBUF: room for the guest's window", "large transfers only"),
-		set(unix.SOL_SOCKET, unix.SO_RCVBUF, "SO_RCVBUF: room for the peer's window", "large transfers only"),
 	}
 }

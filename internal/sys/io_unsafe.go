@@ -65,7 +65,7 @@ func Writev(fd FD, v []Iovec) (int, Errno) {
 }
 
 // Readv reads into the vectors in order.
-// policy: worker
+// policy: boot
 func Readv(fd FD, v []Iovec) (int, Errno) {
 	for {
 		n, _, e := syscall.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(v))), uintptr(len(v)))
@@ -77,7 +77,7 @@ func Readv(fd FD, v []Iovec) (int, Errno) {
 }
 
 // Recv receives from a socket without asking for the sender (recvfrom(2)).
-// policy: worker, supervisor
+// policy: worker
 func Recv(fd FD, b []byte, flags int) (int, Errno) {
 	for {
 		n, _, e := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), ptr(b), uintptr(len(b)), uintptr(flags|MsgDontWait), 0, 0)

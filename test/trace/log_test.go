@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build trace
-
 package trace
 
 import (
@@ -65,7 +63,7 @@ func roleOf(argv0 string) seccomp.Role {
 	return 0
 }
 
-// read counts one log. leader gives the process of a thread.
+// read counts one log. leader gives the process of a thread, and is corrected where the log knows better.
 func (t *tally) read(path string, leader map[string]string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -78,7 +76,7 @@ func (t *tally) read(path string, leader map[string]string) error {
 	for s.Scan() {
 		line := s.Text()
 		if m := execLine.FindStringSubmatch(line); m != nil {
-			roles[m[1]] = roleOf(m[2])
+			roles[m[1]], leader[m[1]] = roleOf(m[2]), m[1] // who executes leads a process
 		}
 		if m := signalLine.FindStringSubmatch(line); m != nil {
 			if p := process(leader, m[1]); locked[p] {

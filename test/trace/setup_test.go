@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build trace
-
 package trace
 
 import (
@@ -107,8 +105,11 @@ func (s *setup) watchThreads() {
 			dirs, _ := filepath.Glob("/proc/[0-9]*/task/*")
 			s.mu.Lock()
 			for _, d := range dirs {
-				f := strings.Split(d, "/")
-				s.leader[f[4]] = f[2]
+				// Of traced ones only: numbers come again, and most processes here are not ours.
+				if b, err := os.ReadFile(d + "/status"); err == nil && !bytes.Contains(b, []byte("TracerPid:\t0\n")) {
+					f := strings.Split(d, "/")
+					s.leader[f[4]] = f[2]
+				}
 			}
 			s.mu.Unlock()
 		}
@@ -205,7 +206,7 @@ func (s *setup) log(name string) string { return filepath.Join(s.dir, name+".str
 // traced starts pasta under strace, with raw arguments: as a filter sees them.
 func (s *setup) traced(name string, env []string, args ...string) *proc {
 	s.t.Helper()
-	return s.start(env, append([]string{"strace", "-f", "-o", s.log(name), "-e", "raw=!execve,execveat", s.pasta}, args...)...)
+	return s.start(env, append([]string{"strace", "-f", "-s", "200", "-o", s.log(name), "-e", "raw=!execve,execveat", s.pasta}, args...)...)
 }
 
 // tracee gives the process that strace started.
@@ -285,4 +286,10 @@ func (s *setup) freePort() int {
 	}
 	s.t.Fatal("no free port")
 	return 0
+}
+
+// filtered tells of a process under a seccomp filter.
+func filtered(pid int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return bytes.Contains(b, []byte("Seccomp:\t2"))
 }

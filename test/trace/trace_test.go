@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build trace
-
 package trace
 
 import (
@@ -129,8 +127,9 @@ func (s *setup) background(total *tally) {
 		if kind == "udp" {
 			server, ask, extra = "udp-echo", "udp", []string{"100", "3"}
 		}
-		inner, outer := fmt.Sprintf("127.0.0.1:%d", s.freePort()), fmt.Sprintf("127.0.0.1:%d", s.freePort())
-		s.start([]string{"PASST_ROLE=" + server}, append(enter, inner)...).waitFor("ready")
+		in, outer := s.freePort(), fmt.Sprintf("127.0.0.1:%d", s.freePort())
+		inner := fmt.Sprintf("127.0.0.1:%d", in)
+		s.start([]string{"PASST_ROLE=" + server}, append(enter, fmt.Sprintf(":%d", in))...).waitFor("ready")
 		s.peer(server, outer).waitFor("ready")
 		// Both scans have to find them: asked until answered.
 		until(t, 20*time.Second, kind+" to the namespace", func() bool {
