@@ -118,6 +118,7 @@ func Run(c Config) int {
 
 // fail ends the start: children go with their pipes and channels, and at the latest with this process.
 func (s *Supervisor) fail(err error) int {
+	s.log.Stderr = 2 // why the service ends is said there too, also to who runs a command (in the background it is /dev/null)
 	var x *exit
 	if errors.As(err, &x) {
 		if x.text != "" {

@@ -54,7 +54,7 @@ func (l *Logger) Line(level Level, text string) {
 		return
 	}
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if r < ' ' || r >= 0x7f && r <= 0x9f { // U+009B begins a terminal sequence, too
 			return ' '
 		}
 		return r

@@ -169,7 +169,7 @@ func gone(t *testing.T, limit time.Duration, pids ...int) {
 func TestKill_EachProcess_EndsTheServiceCleanly(t *testing.T) {
 	for _, victim := range []string{"worker", "agent", "supervisor"} {
 		t.Run(victim, func(t *testing.T) {
-			p := startInside(t, append(noPorts, "-d"), "hold")
+			p := startInside(t, noPorts, "hold")
 			worker, agent := p.roles(t)
 			pid := map[string]int{"worker": worker, "agent": agent, "supervisor": p.cmd.Process.Pid}[victim]
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
